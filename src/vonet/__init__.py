@@ -1,0 +1,31 @@
+"""vonet: objects from videos, without labels.
+
+>>> import vonet
+>>> experiment = vonet.experiments.get("vonet-movi-a")
+>>> model = experiment.build_model()
+>>> output = model(vonet.Clip(frames), model.initial_state(batch=1))  # frames: B T 3 H W in [0, 1]
+"""
+
+import importlib
+from typing import Any
+
+__version__ = "0.1.0"
+
+_HOMES = {
+    "Clip": "vonet.interface",
+    "BadInput": "vonet.interface",
+    "VONet": "vonet.model.vonet",
+    "VONetConfig": "vonet.model.vonet",
+    "total": "vonet.interface",
+}
+
+__all__ = ["__version__", "experiments", *_HOMES]
+
+
+def __getattr__(name: str) -> Any:
+    """Import on first use, so that `vonet --help` does not wait for torch."""
+    if name == "experiments":
+        return importlib.import_module("vonet.experiments")
+    if name in _HOMES:
+        return getattr(importlib.import_module(_HOMES[name]), name)
+    raise AttributeError(f"module 'vonet' has no attribute {name!r}")

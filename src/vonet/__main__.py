@@ -1,0 +1,3 @@
+from vonet.cli import main
+
+main()

@@ -1,0 +1,1 @@
+"""The vocabulary shared by the models; knows nothing of any of them."""

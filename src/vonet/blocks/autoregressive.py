@@ -1,0 +1,198 @@
+"""The causal transformer that predicts each token from those before it and from the slots (STEVE's).
+
+Pre-norm blocks of self-attention, cross-attention to a memory, and an MLP. In the first block the normalised input
+*replaces* the residual stream, as in the original.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import torch
+import torch.nn.functional as F
+from einops import rearrange
+from jaxtyping import Float
+from torch import Tensor, nn
+
+from vonet.blocks.random import drop_mask, dropout
+
+# Queries are taken this many at a time, so that keys in the future of all of them are never touched.
+ROWS = 128
+
+
+class _CausalAttentionWithDropout(torch.autograd.Function):
+    """Causal attention with dropout on the probabilities, for CPUs, whose fused kernel has no dropout.
+
+    Works through the queries in blocks of rows against the keys up to the last of them (little more than half of the
+    square), keeps one byte per probability (what was dropped), and computes the probabilities again going backward.
+    """
+
+    @staticmethod
+    def _probabilities(q: Tensor, k: Tensor, start: int, stop: int) -> Tensor:
+        scores = (q[..., start:stop, :] / math.sqrt(q.shape[-1])) @ k[..., :stop, :].mT
+        future = torch.ones(stop - start, stop - start, dtype=torch.bool).triu_(1)
+        scores[..., start:stop].masked_fill_(future, -torch.inf)
+        return scores.softmax(-1)
+
+    @staticmethod
+    def forward(ctx, q: Tensor, k: Tensor, v: Tensor, rate: float) -> Tensor:
+        length = q.shape[-2]
+        ctx.spans = [(start, min(start + ROWS, length)) for start in range(0, length, ROWS)]
+        output, ctx.dropped = torch.empty_like(q), []
+        for start, stop in ctx.spans:
+            p = _CausalAttentionWithDropout._probabilities(q, k, start, stop)
+            dropped, exact_rate = drop_mask(tuple(p.shape), rate)
+            ctx.dropped.append(dropped)
+            output[..., start:stop, :] = p.masked_fill_(dropped, 0) @ v[..., :stop, :]
+        ctx.gain = 1 / (1 - exact_rate)
+        ctx.save_for_backward(q, k, v)
+        return output.mul_(ctx.gain)
+
+    @staticmethod
+    def backward(ctx, d_output: Tensor) -> tuple[Tensor, Tensor, Tensor, None]:
+        q, k, v = ctx.saved_tensors
+        d_output = d_output * ctx.gain
+        scale = 1 / math.sqrt(q.shape[-1])
+        d_q, d_k, d_v = torch.empty_like(q), torch.zeros_like(k), torch.zeros_like(v)
+        for (start, stop), dropped in zip(ctx.spans, ctx.dropped, strict=True):
+            p = _CausalAttentionWithDropout._probabilities(q, k, start, stop)
+            d_rows = d_output[..., start:stop, :]
+            d_v[..., :stop, :] += p.masked_fill(dropped, 0).mT @ d_rows
+            d_p = (d_rows @ v[..., :stop, :].mT).masked_fill_(dropped, 0)
+            d_scores = torch.ops.aten._softmax_backward_data(d_p, p, -1, p.dtype)
+            d_q[..., start:stop, :] = d_scores @ k[..., :stop, :] * scale
+            d_k[..., :stop, :] += d_scores.mT @ q[..., start:stop, :] * scale
+        return d_q, d_k, d_v, None
+
+
+def causal_attention(
+    q: Float[Tensor, "B heads N d"], k: Float[Tensor, "B heads N d"], v: Float[Tensor, "B heads N d"], rate: float
+) -> Float[Tensor, "B heads N d"]:
+    if rate > 0 and q.device.type == "cpu":
+        return _CausalAttentionWithDropout.apply(q, k, v, rate)
+    return F.scaled_dot_product_attention(q, k, v, dropout_p=rate, is_causal=True)
+
+
+def _xavier(inputs: int, outputs: int, parts: int = 1, gain: float = 1.0) -> nn.Linear:
+    """A bias-free linear layer of `parts` matrices side by side, each initialised on its own."""
+    layer = nn.Linear(inputs, parts * outputs, bias=False)
+    for part in layer.weight.chunk(parts):
+        nn.init.xavier_uniform_(part, gain)
+    return layer
+
+
+@dataclass(frozen=True, kw_only=True)
+class CausalTransformerConfig:
+    width: int = 192
+    blocks: int = 8
+    heads: int = 4
+    hidden_ratio: int = 4
+    dropout: float = 0.1
+
+
+class CausalBlock(nn.Module):
+    def __init__(self, config: CausalTransformerConfig, *, replaces_input: bool):
+        super().__init__()
+        width, residual_gain = config.width, (3 * config.blocks) ** -0.5
+        self.heads, self.dropout, self.replaces_input = config.heads, config.dropout, replaces_input
+        self.self_norm = nn.LayerNorm(width)
+        self.self_qkv = _xavier(width, width, parts=3)
+        self.self_output = _xavier(width, width, gain=residual_gain)
+        self.cross_norm = nn.LayerNorm(width)
+        self.cross_q = _xavier(width, width)
+        self.cross_kv = _xavier(width, width, parts=2)
+        self.cross_output = _xavier(width, width, gain=residual_gain)
+        self.mlp_norm = nn.LayerNorm(width)
+        self.mlp_hidden = nn.Linear(width, config.hidden_ratio * width)
+        self.mlp_output = nn.Linear(config.hidden_ratio * width, width)
+        nn.init.kaiming_uniform_(self.mlp_hidden.weight, nonlinearity="relu")
+        nn.init.xavier_uniform_(self.mlp_output.weight, residual_gain)
+        nn.init.zeros_(self.mlp_hidden.bias)
+        nn.init.zeros_(self.mlp_output.bias)
+
+    def _split(self, x: Tensor, parts: int) -> Tensor:
+        return rearrange(x, "b n (parts heads d) -> parts b heads n d", parts=parts, heads=self.heads)
+
+    def _drop(self, x: Tensor) -> Tensor:
+        return dropout(x, self.dropout, self.training)
+
+    def forward(self, x: Float[Tensor, "B N W"], memory: Float[Tensor, "B K W"]) -> Float[Tensor, "B N W"]:
+        rate = self.dropout if self.training else 0.0
+        normed = self.self_norm(x)
+        x = normed if self.replaces_input else x
+        q, k, v = self._split(self.self_qkv(normed), 3)
+        attended = rearrange(causal_attention(q, k, v, rate), "b heads n d -> b n (heads d)")
+        x = x + self._drop(self.self_output(attended))
+
+        (q,), (k, v) = self._split(self.cross_q(self.cross_norm(x)), 1), self._split(self.cross_kv(memory), 2)
+        p = dropout((q @ k.mT / math.sqrt(q.shape[-1])).softmax(-1), rate, self.training)
+        x = x + self._drop(self.cross_output(rearrange(p @ v, "b heads n d -> b n (heads d)")))
+
+        return x + self._drop(self.mlp_output(F.relu_(self.mlp_hidden(self.mlp_norm(x)))))
+
+    def generator(self, memory: Float[Tensor, "B K W"], length: int) -> Callable[[Tensor, int], Tensor]:
+        """The block as a function of one position after another, which remembers keys and values of earlier ones.
+
+        Equals `forward` without dropout. Tensors are tiny here and each operation costs its start, so weights that
+        meet no non-linearity in between are multiplied beforehand: the memory's keys with the query projection, its
+        values with the output projection, and the scale of the scores with the queries.
+        """
+        batch, width, heads = len(memory), memory.shape[-1], self.heads
+        d = width // heads
+        scale = 1 / math.sqrt(d)
+        memory_k, memory_v = self._split(self.cross_kv(memory), 2)
+        query, output = self.cross_q.weight.view(heads, d, width), self.cross_output.weight.view(width, heads, d)
+        to_scores = torch.einsum("hdw,bhkd->bwhk", query * scale, memory_k).flatten(2)
+        from_scores = torch.einsum("bhkd,whd->bhkw", memory_v, output).flatten(1, 2)
+        qkv = torch.cat([self.self_qkv.weight[:width] * scale, self.self_qkv.weight[width:]])
+        to_residual = self.self_output.weight.t()
+        kept = memory.new_empty(2, batch, heads, length, d)
+        kept_k, kept_v = kept.flatten(1, 2)
+        at = kept.unbind(3)
+        norms = [
+            (n.normalized_shape, n.weight, n.bias, n.eps) for n in (self.self_norm, self.cross_norm, self.mlp_norm)
+        ]
+        hidden, last, replaces_input = self.mlp_hidden, self.mlp_output, self.replaces_input
+
+        def advance(x: Tensor, position: int) -> Tensor:
+            normed = F.layer_norm(x, *norms[0])
+            x = normed if replaces_input else x
+            parts = F.linear(normed, qkv).view(batch, 3, heads, d)
+            at[position].copy_(parts[:, 1:].transpose(0, 1))
+            q = parts[:, 0].reshape(batch * heads, 1, d)
+            p = torch.bmm(q, kept_k[:, : position + 1].mT).softmax(-1)
+            attended = torch.bmm(p, kept_v[:, : position + 1]).view(batch, width)
+            x = torch.addmm(x, attended, to_residual).unsqueeze(1)
+
+            p = torch.bmm(F.layer_norm(x, *norms[1]), to_scores).view(batch, heads, -1).softmax(-1)
+            x = torch.baddbmm(x, p.view(batch, 1, -1), from_scores).squeeze(1)
+
+            y = F.relu_(F.linear(F.layer_norm(x, *norms[2]), hidden.weight, hidden.bias))
+            return x.add_(F.linear(y, last.weight, last.bias))
+
+        return advance
+
+
+class CausalTransformer(nn.Module):
+    def __init__(self, config: CausalTransformerConfig):
+        super().__init__()
+        self.blocks = nn.ModuleList(CausalBlock(config, replaces_input=i == 0) for i in range(config.blocks))
+        self.norm = nn.LayerNorm(config.width)
+
+    def forward(self, x: Float[Tensor, "B N W"], memory: Float[Tensor, "B K W"]) -> Float[Tensor, "B N W"]:
+        for block in self.blocks:
+            x = block(x, memory)
+        return self.norm(x)
+
+    def generator(self, memory: Float[Tensor, "B K W"], length: int) -> Callable[[Tensor, int], Tensor]:
+        """The transformer as a function of one position after another (see `CausalBlock.generator`)."""
+        advances = [block.generator(memory, length) for block in self.blocks]  # type: ignore[operator]
+
+        def advance(x: Float[Tensor, "B W"], position: int) -> Float[Tensor, "B W"]:
+            for advance_block in advances:
+                x = advance_block(x, position)
+            return self.norm(x)
+
+        return advance

@@ -1,0 +1,89 @@
+"""The spatial-broadcast decoder: each slot paints a picture of its own, and two ways to read the K pictures as one."""
+
+from __future__ import annotations
+
+import itertools
+import math
+from dataclasses import dataclass
+
+import torch
+import torch.nn.functional as F
+from einops import rearrange
+from jaxtyping import Float
+from torch import Tensor, nn
+
+from vonet.blocks.conv import upsampled_conv
+from vonet.blocks.layers import conv, linear
+from vonet.interface import BadInput
+
+
+@dataclass(frozen=True, kw_only=True)
+class SpatialBroadcastConfig:
+    grid: int = 8
+    """The latent is laid out on a grid of this many cells on the shorter side."""
+    channels: tuple[int, ...] = (64, 64, 64, 64)
+    """Of the 3x3 convolutions. The first ones enlarge their map twice, until the picture's size is reached."""
+
+
+class SpatialBroadcast(nn.Module):
+    """Latents `B K D` to maps `B K outputs H W`, each slot on its own."""
+
+    def __init__(self, config: SpatialBroadcastConfig, latent_dim: int, outputs: int, size: tuple[int, int]):
+        super().__init__()
+        ratio = min(size) / config.grid
+        self.doublings = int(math.log2(ratio)) if ratio >= 1 else -1
+        if (
+            not 0 <= self.doublings <= len(config.channels)
+            or config.grid * 2**self.doublings != min(size)
+            or any(side % 2**self.doublings for side in size)
+        ):
+            raise BadInput(
+                f"a picture of {size[0]}x{size[1]} cannot grow from a grid of {config.grid} cells by doubling at most "
+                f"{len(config.channels)} times: make its shorter side {config.grid} times a power of two, "
+                "or change the grid or the number of layers"
+            )
+        h, w = (side // 2**self.doublings for side in size)
+        rows, columns = torch.linspace(-1, 1, h), torch.linspace(-1, 1, w)
+        grid = torch.stack([rows[:, None].expand(h, w), columns[None, :].expand(h, w)], dim=-1)
+        self.register_buffer("coordinates", grid, persistent=False)
+        self.position = linear(2, latent_dim)
+        widths = (latent_dim, *config.channels)
+        self.layers = nn.ModuleList(conv(a, b, 3, "relu") for a, b in itertools.pairwise(widths))
+        self.output = conv(widths[-1], outputs, 1)
+
+    def forward(self, latents: Float[Tensor, "B K D"]) -> Float[Tensor, "B K outputs H W"]:
+        x = (latents[:, :, None, None] + self.position(self.coordinates)).flatten(0, 1)
+        x = x.permute(0, 3, 1, 2)  # channels last in memory
+        for i, layer in enumerate(self.layers):
+            enlarged = i < self.doublings
+            x = upsampled_conv(x, layer.weight, layer.bias) if enlarged else layer(x)  # type: ignore[arg-type]
+            x = F.relu_(x)
+        return self.output(x).unflatten(0, latents.shape[:2])
+
+
+def mixture_error(
+    frames: Float[Tensor, "B 3 H W"],
+    pictures: Float[Tensor, "B K 3 H W"],
+    log_masks: Float[Tensor, "B K H W"],
+    sigma: float,
+) -> Float[Tensor, B]:
+    """−log Σ_k m_k N(x; μ_k, σ²), per colour channel, summed over the frame (MONet)."""
+    squared = (rearrange(frames, "b c h w -> b 1 c h w") - pictures).square()
+    normaliser = math.log(sigma) + 0.5 * math.log(2 * math.pi)
+    log_likelihood = torch.logsumexp(log_masks.unsqueeze(2) - squared / (2 * sigma**2), dim=1) - normaliser
+    return -log_likelihood.sum((1, 2, 3))
+
+
+def blend(pictures: Float[Tensor, "B K 3 H W"], log_masks: Float[Tensor, "B K H W"]) -> Float[Tensor, "B 3 H W"]:
+    """Σ_k m_k μ_k."""
+    return torch.einsum("bkchw,bkhw->bchw", pictures, log_masks.exp())
+
+
+def blend_error(
+    frames: Float[Tensor, "B 3 H W"],
+    pictures: Float[Tensor, "B K 3 H W"],
+    log_masks: Float[Tensor, "B K H W"],
+    sigma: float,
+) -> Float[Tensor, B]:
+    """(x − Σ_k m_k μ_k)² / 2σ², summed over the frame (SAVi)."""
+    return (frames - blend(pictures, log_masks)).square().sum((1, 2, 3)) / (2 * sigma**2)

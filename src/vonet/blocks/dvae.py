@@ -1,0 +1,127 @@
+"""The discrete VAE: each patch of the picture becomes one of V tokens, and tokens become a picture again.
+
+The encoder sees one patch at a time, so it is an MLP on patches. Its logits are linear: the authors' release leaves a
+ReLU on them, probably by accident, which we do not copy (docs/deviations.md).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+import torch
+import torch.nn.functional as F
+from einops import rearrange
+from jaxtyping import Float, Int
+from torch import Tensor, nn
+
+from vonet.blocks.layers import conv, linear
+from vonet.blocks.random import gumbel_like
+from vonet.interface import BadInput
+from vonet.schedule import Schedule
+
+
+@dataclass(frozen=True, kw_only=True)
+class DVAEConfig:
+    vocabulary: int = 4096
+    width: int = 64
+    fine_layers: int = 6
+    """ReLU layers on 4x4 patches, the one that reads the patch included."""
+    coarse_layers: int = 0
+    """ReLU layers after 2x2 patches are joined, the one that joins them included. None: tokens are 4x4 patches;
+    some: 8x8 patches, a quarter of the tokens, handy for CPUs."""
+    temperature: Schedule = field(default_factory=lambda: Schedule(((0, 1.0), (10_000, 0.1))))
+    """Of the Gumbel-softmax."""
+
+
+def _same_width(width: int, count: int) -> list[nn.Module]:
+    return [linear(width, width, "relu") for _ in range(count)]
+
+
+def _relu_layers(*layers: nn.Module) -> list[nn.Module]:
+    return [part for layer in layers for part in (layer, nn.ReLU(inplace=True))]
+
+
+def _refine(width: int, enlargement: int, outputs: int) -> list[nn.Module]:
+    """Four convolutions, the last of which makes the channels that the pixel shuffle turns into a larger map."""
+    shuffled = outputs * enlargement**2
+    return [
+        *_relu_layers(
+            conv(width, width, 3, "relu"),
+            conv(width, width, 1, "relu"),
+            conv(width, width, 1, "relu"),
+            conv(width, shuffled, 1, "relu"),
+        ),
+        nn.PixelShuffle(enlargement),
+    ]
+
+
+class DVAE(nn.Module):
+    def __init__(self, config: DVAEConfig, size: tuple[int, int]):
+        super().__init__()
+        self.patch = 8 if config.coarse_layers else 4
+        if any(side % self.patch for side in size):
+            raise BadInput(
+                f"frames of {size[0]}x{size[1]} cannot be cut into patches of {self.patch}x{self.patch}: "
+                f"use a size that is a multiple of {self.patch}"
+            )
+        self.temperature = config.temperature
+        self.grid = (size[0] // self.patch, size[1] // self.patch)
+        width, coarse = config.width, config.width * self.patch // 4  # wider where a token stands for more pixels
+        self.fine = nn.Sequential(
+            *_relu_layers(linear(3 * 4 * 4, width, "relu"), *_same_width(width, config.fine_layers - 1))
+        )
+        self.join = nn.Sequential()
+        if config.coarse_layers:
+            self.join = nn.Sequential(
+                *_relu_layers(linear(4 * width, coarse, "relu"), *_same_width(coarse, config.coarse_layers - 1))
+            )
+        self.to_logits = linear(coarse, config.vocabulary)
+        self.from_tokens = linear(config.vocabulary, coarse, "relu")
+        self.decoder = nn.Sequential(
+            *_refine(coarse, self.patch // 2, width),
+            *_refine(width, 2, width),
+            conv(width, 3, 1),
+        )
+
+    @property
+    def tokens(self) -> int:
+        return self.grid[0] * self.grid[1]
+
+    @property
+    def vocabulary(self) -> int:
+        return self.from_tokens.in_features
+
+    def logits(self, frames: Float[Tensor, "B 3 H W"]) -> Float[Tensor, "B N V"]:
+        patches = rearrange(frames, "b c (h p) (w q) -> b h w (c p q)", p=4, q=4)
+        x = self.fine(patches)
+        if len(self.join):
+            x = self.join(rearrange(x, "b (h two) (w pair) c -> b h w (two pair c)", two=2, pair=2))
+        return self.to_logits(x.flatten(1, 2))
+
+    def soft_tokens(self, frames: Float[Tensor, "B 3 H W"], update: int) -> Float[Tensor, "B N V"]:
+        """A Gumbel-softmax draw; without noise in evaluation.
+
+        softmax((log p + g)/τ) equals softmax((logits + g)/τ): log p and the logits differ by a constant per token.
+        """
+        logits = self.logits(frames)
+        noisy = gumbel_like(logits).add_(logits) if self.training else logits
+        return (noisy / self.temperature(update)).softmax(-1)
+
+    def _picture(self, embedded: Float[Tensor, "B N C"]) -> Float[Tensor, "B 3 H W"]:
+        embedded = F.relu(embedded).unflatten(1, self.grid)
+        return self.decoder(embedded.permute(0, 3, 1, 2))  # channels last in memory
+
+    def decode_soft(self, soft: Float[Tensor, "B N V"]) -> Float[Tensor, "B 3 H W"]:
+        return self._picture(self.from_tokens(soft))
+
+    def decode(self, tokens: Int[Tensor, "B N"]) -> Float[Tensor, "B 3 H W"]:
+        """The picture of hard tokens: the first layer applied to a one-hot vector is a table look-up."""
+        return self._picture(F.embedding(tokens, self.from_tokens.weight.t()) + self.from_tokens.bias)
+
+    def pixel_error(self, frames: Float[Tensor, "B 3 H W"], soft: Float[Tensor, "B N V"]) -> Float[Tensor, B]:
+        return (self.decode_soft(soft) - frames).square().sum((1, 2, 3))
+
+
+def hard(soft: Float[Tensor, "B N V"]) -> Int[Tensor, "B N"]:
+    """The tokens of a draw. No gradient passes, so the dVAE learns from pixels alone."""
+    return torch.argmax(soft.detach(), dim=-1)

@@ -1,0 +1,43 @@
+"""Linear and convolution layers whose initialisation is visible where they are made."""
+
+from __future__ import annotations
+
+import math
+from typing import Literal
+
+from torch import Tensor, nn
+
+Following = Literal["relu", "linear"]
+
+
+def _fan_in_normal(weight: Tensor, following: Following) -> None:
+    """Truncated normal that keeps the variance through the activation that follows."""
+    fan_in = weight[0].numel()
+    gain = math.sqrt(2.0) if following == "relu" else 1.0
+    std = gain / math.sqrt(fan_in)
+    nn.init.trunc_normal_(weight, std=std, a=-2 * std, b=2 * std)
+
+
+def linear(inputs: int, outputs: int, following: Following = "linear", bias: bool = True) -> nn.Linear:
+    layer = nn.Linear(inputs, outputs, bias=bias)
+    _fan_in_normal(layer.weight, following)
+    if bias:
+        nn.init.zeros_(layer.bias)
+    return layer
+
+
+def conv(
+    inputs: int, outputs: int, kernel: int, following: Following = "linear", *, stride: int = 1, bias: bool = True
+) -> nn.Conv2d:
+    """A convolution that keeps the size (divided by the stride)."""
+    layer = nn.Conv2d(inputs, outputs, kernel, stride=stride, padding=kernel // 2, bias=bias)
+    _fan_in_normal(layer.weight, following)
+    if layer.bias is not None:
+        bound = 1 / math.sqrt(layer.weight[0].numel())
+        nn.init.uniform_(layer.bias, -bound, bound)
+    return layer
+
+
+def mlp(inputs: int, hidden: int, outputs: int) -> nn.Sequential:
+    """One hidden layer with ReLU."""
+    return nn.Sequential(linear(inputs, hidden, "relu"), nn.ReLU(), linear(hidden, outputs))

@@ -1,0 +1,32 @@
+"""A video is a scan of the step over time."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import fields
+
+import torch
+from torch import Tensor
+
+from vonet.interface import Clip, StateT, StepOutput
+
+
+def scan(
+    step: Callable[[Tensor, StateT], tuple[StepOutput, StateT]],
+    restart: Callable[[StateT, Tensor], StateT],
+    clip: Clip,
+    state: StateT,
+) -> tuple[dict[str, Tensor], StateT]:
+    """Apply `step` to frame after frame; `restart` first where a video begins.
+
+    Returns the tensors of the step's outputs stacked over time, by name, and the state after the last frame.
+    """
+    begins = clip.is_first.any(dim=0).tolist()
+    outputs = []
+    for t, some_video_begins in enumerate(begins):
+        if some_video_begins:
+            state = restart(state, clip.is_first[:, t])
+        output, state = step(clip.frames[:, t], state)
+        outputs.append(output)
+    tensors = [f.name for f in fields(outputs[0]) if isinstance(getattr(outputs[0], f.name), Tensor)]
+    return {name: torch.stack([getattr(o, name) for o in outputs], dim=1) for name in tensors}, state

@@ -1,0 +1,107 @@
+"""The U-Net of MONet and VONet, in two halves with a vector between them.
+
+::
+
+    first ─► down 1 ─► down 2 ─► … ─► down M ─► MLP ─► e          encode
+               │skip      │skip          │skip
+    logits ◄─ up M ◄─── up M−1 ◄─ … ◄─ up 1 ◄── linear ◄── e      decode
+
+Down-blocks: convolution, instance norm, ReLU, and from the second on a max pooling. Up-blocks: convolution of
+[enlarged result of the block below | skip], instance norm, ReLU. The skip of down-block m joins the *input* of
+up-block M−m+1, for every m.
+"""
+
+from __future__ import annotations
+
+import itertools
+from dataclasses import dataclass
+
+import torch
+import torch.nn.functional as F
+from jaxtyping import Float
+from torch import Tensor, nn
+
+from vonet.blocks.conv import conv_up_and_skip
+from vonet.blocks.layers import conv, linear
+from vonet.interface import BadInput
+
+
+class InstanceNorm(nn.GroupNorm):
+    """Instance norm with learned scale and shift, as group norm with one channel per group: the same function, with a
+    kernel that is fast in channels-last memory."""
+
+    def __init__(self, channels: int):
+        super().__init__(channels, channels)
+
+
+@dataclass(frozen=True, kw_only=True)
+class UNetConfig:
+    channels: tuple[int, ...] = (32, 64, 64, 128, 128)
+    """Of the M down-blocks; the up-blocks mirror them."""
+    bottleneck: tuple[int, ...] = (512, 512)
+    """Hidden layers between the halves; the last is the width of the vector e."""
+
+
+class UNet(nn.Module):
+    """From a map `inputs h w` to a map of logits `h w`.
+
+    `encode` starts from the result of the first convolution, `first`, because who calls may know a cheaper way to
+    compute it than `first` itself (VONet shares most of its input among the slots).
+    """
+
+    def __init__(self, config: UNetConfig, inputs: int, size: tuple[int, int]):
+        super().__init__()
+        channels, halvings = config.channels, len(config.channels) - 1
+        if any(side % 2**halvings or side // 2**halvings < 2 for side in size):
+            raise BadInput(
+                f"a U-Net of {halvings + 1} levels halves its {size[0]}x{size[1]} map {halvings} times and must end at "
+                f"2x2 or more: make both sides multiples of {2**halvings} and at least {2 ** (halvings + 1)}, "
+                "or use fewer levels"
+            )
+        self.bottom = (channels[-1], *(side // 2**halvings for side in size))
+        flat = self.bottom[0] * self.bottom[1] * self.bottom[2]
+        self.first = conv(inputs, channels[0], 3, "relu", bias=False)
+        self.first_norm = InstanceNorm(channels[0])
+        self.down = nn.ModuleList(conv(a, b, 3, "relu", bias=False) for a, b in itertools.pairwise(channels))
+        self.down_norms = nn.ModuleList(InstanceNorm(c) for c in channels[1:])
+        widths = (flat, *config.bottleneck)
+        self.mlp = nn.Sequential(
+            *(layer for a, b in itertools.pairwise(widths) for layer in (linear(a, b, "relu"), nn.ReLU()))
+        )
+        self.expand = linear(widths[-1], flat, "relu")
+        mirrored = (*reversed(channels), channels[0])
+        self.up = nn.ModuleList(conv(2 * a, b, 3, "relu", bias=False) for a, b in itertools.pairwise(mirrored))
+        self.up_norms = nn.ModuleList(InstanceNorm(c) for c in mirrored[1:])
+        self.logits = conv(channels[0], 1, 1)
+
+    @property
+    def width(self) -> int:
+        """The width of the vector between the halves."""
+        return self.expand.in_features
+
+    def encode(
+        self,
+        first: Float[Tensor, "N C h w"],
+        scale_shift: tuple[Float[Tensor, "N C"], Float[Tensor, "N C"]] | None = None,
+    ) -> tuple[Float[Tensor, "N E"], list[Tensor]]:
+        """The vector e and the skips. `scale_shift` acts after the first normalisation."""
+        x = self.first_norm(first)
+        if scale_shift is not None:
+            scale, shift = (part[:, :, None, None] for part in scale_shift)
+            x = torch.addcmul(shift, x, 1 + scale)
+        skips = [F.relu_(x)]
+        for convolution, norm in zip(self.down, self.down_norms, strict=True):
+            x = F.relu_(norm(convolution(skips[-1])))
+            skips.append(F.max_pool2d(x, 2))
+        return self.mlp(skips[-1].flatten(1)), skips
+
+    def decode(self, e: Float[Tensor, "N E"], skips: list[Tensor]) -> Float[Tensor, "N h w"]:
+        x = F.relu(self.expand(e)).unflatten(1, self.bottom)
+        x = self.up[0](torch.cat([x, skips[-1]], dim=1))  # the only up-block whose input is not enlarged
+        x = F.relu_(self.up_norms[0](x))
+        for convolution, norm, skip in zip(self.up[1:], self.up_norms[1:], reversed(skips[:-1]), strict=True):
+            x = F.relu_(norm(conv_up_and_skip(x, skip, convolution.weight)))  # type: ignore[arg-type]
+        return self.logits(x).squeeze(1)
+
+    def forward(self, x: Float[Tensor, "N inputs h w"]) -> Float[Tensor, "N h w"]:
+        return self.decode(*self.encode(self.first(x)))

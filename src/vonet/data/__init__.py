@@ -1,0 +1,1 @@
+"""Where videos come from; knows nothing of models."""

@@ -1,0 +1,38 @@
+"""Experiments by name: the only place that puts concrete parts together.
+
+An experiment is a function that returns a complete, typed description; a variant replaces a part of another.
+"""
+
+from __future__ import annotations
+
+from vonet.experiments.ablations import ablations
+from vonet.experiments.experiment import Experiment
+from vonet.experiments.sprites import vonet_sprites
+from vonet.experiments.vonet import vonet_image_movi, vonet_movi
+from vonet.interface import BadInput
+
+__all__ = ["Experiment", "get", "names"]
+
+_ALL = {
+    experiment.name: experiment
+    for experiment in (
+        vonet_sprites(),
+        *(vonet_movi(level) for level in "abcde"),
+        *(vonet_image_movi(level) for level in "cde"),
+        *(variant for level in "abcde" for variant in ablations(vonet_movi(level))),
+    )
+}
+
+
+def names() -> list[str]:
+    return list(_ALL)
+
+
+def get(name: str) -> Experiment:
+    if name not in _ALL:
+        import difflib
+
+        close = difflib.get_close_matches(name, _ALL, n=3, cutoff=0.5)
+        hint = f"perhaps you meant {' or '.join(close)}" if close else "vonet.experiments.names() lists them"
+        raise BadInput(f"there is no experiment {name!r}; {hint}")
+    return _ALL[name]

@@ -1,0 +1,42 @@
+"""What an experiment is."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+import torch
+
+from vonet.interface import BadInput
+from vonet.model.vonet import VONet, VONetConfig
+from vonet.performance import compile_encoder
+from vonet.training.config import TrainingConfig
+
+
+@dataclass(frozen=True, kw_only=True)
+class Experiment:
+    name: str
+    summary: str
+    dataset: str
+    model: VONetConfig
+    training: TrainingConfig
+    paper: Mapping[str, float] = field(default_factory=dict)
+    """The paper's scores for this experiment, in percent, where it has them."""
+
+    def __post_init__(self) -> None:
+        losses, weights = set(self.model.losses), set(self.training.weights)
+        if losses != weights:
+            raise BadInput(
+                f"{self.name}: the model has the losses {sorted(losses)} but the weights name {sorted(weights)}: "
+                "they must be the same names"
+            )
+
+    def build_model(self, *, compile: bool = False, seed: int | None = None) -> VONet:
+        """The model with fresh parameters, decided by the seed if one is given. `compile` tries torch.compile."""
+        with torch.random.fork_rng(devices=[], enabled=seed is not None):
+            if seed is not None:
+                torch.manual_seed(seed)
+            model = VONet(self.model)
+        if compile:
+            compile_encoder(model)
+        return model

@@ -1,0 +1,175 @@
+"""READ FIRST: the contract between the parts of vonet.
+
+One legend of dimensions for code, docs and figures::
+
+    B batch    T time     K slots      D slot width    C channels
+    H W image  h w features            N tokens        V vocabulary
+
+A model takes one frame and a state, and gives masks and the next state (`step`). A video is a scan of that step
+(`unroll`); learning is a scan followed by named losses (calling the model). The state is a value: it goes in, it
+comes out, and nothing is kept inside the model.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, fields, replace
+from typing import Literal, Protocol, TypeVar
+
+import torch
+import torch.nn.functional as F
+from jaxtyping import Float
+from torch import Tensor, nn
+
+Enlargement = Literal["nearest", "bilinear"]
+
+
+class BadInput(ValueError):
+    """A user's mistake, said in one sentence: what was given, what is possible, what to do."""
+
+
+def check_frames(frames: Tensor, dimensions: str) -> None:
+    """Refuse frames that no model can read. `dimensions` names them: "B 3 H W" or "B T 3 H W"."""
+    names = dimensions.split()
+    shape = tuple(frames.shape)
+    if len(shape) != len(names) or shape[-3] != 3 or 0 in shape:
+        raise BadInput(
+            f"frames have the shape {shape}; expected {dimensions}, none of them empty and colour (3 channels) third "
+            "from last: permute or unsqueeze them"
+        )
+    if not frames.is_floating_point():
+        raise BadInput(f"frames are {frames.dtype}; expected floats in [0, 1]: use frames.float() / 255 for bytes")
+    low, high = (bound.item() for bound in frames.detach().aminmax())
+    if not (low >= 0 and high <= 1):
+        raise BadInput(f"frames have values from {low:g} to {high:g}; expected [0, 1]: rescale them")
+
+
+@dataclass(frozen=True)
+class Clip:
+    """Some consecutive frames of B videos.
+
+    `is_first[b, t]` says that a new video begins at frame t of element b: the state carried so far is forgotten there
+    and fresh slots are used. By default no video begins inside the clip: the given state decides.
+    """
+
+    frames: Tensor  # B T 3 H W, floats in [0, 1]
+    is_first: Tensor = None  # type: ignore[assignment]  # B T, booleans; made below when not given
+
+    def __post_init__(self) -> None:
+        check_frames(self.frames, "B T 3 H W")
+        shape = self.frames.shape[:2]
+        if self.is_first is None:
+            object.__setattr__(self, "is_first", torch.zeros(shape, dtype=torch.bool, device=self.frames.device))
+        if self.is_first.shape != shape or self.is_first.dtype != torch.bool:
+            raise BadInput(
+                f"is_first is {self.is_first.dtype} of shape {tuple(self.is_first.shape)}; "
+                f"expected one boolean per frame: {tuple(shape)}"
+            )
+
+
+class State:
+    """What a model remembers between frames: a frozen dataclass of tensors, batch first."""
+
+    def map(self: StateT, function: Callable[[Tensor], Tensor]) -> StateT:
+        return replace(self, **{f.name: function(getattr(self, f.name)) for f in fields(self)})  # type: ignore
+
+    def detach(self: StateT) -> StateT:
+        return self.map(Tensor.detach)
+
+
+StateT = TypeVar("StateT", bound=State)
+
+
+@dataclass(frozen=True)
+class SlotState(State):
+    """The state of a model with slots.
+
+    slots: the trajectory latents r after the last frame.
+    noise: the unit Gaussian ε from which fresh slots grow where a video begins. It is part of the state so that a
+        scan is a pure function; whoever starts new videos again and again draws it anew (`initial_state`).
+    """
+
+    slots: Float[Tensor, "B K D"]
+    noise: Float[Tensor, "B K D"]
+
+
+def enlarge(log_masks: Float[Tensor, "*any K h w"], size: tuple[int, int], how: Enlargement) -> Tensor:
+    """Log-masks at another size, still summing to one over K.
+
+    "nearest" repeats cells (the paper). "bilinear" interpolates log-probabilities, which keeps the borders of small
+    objects, and normalises again because interpolated logarithms no longer sum to one.
+    """
+    *leading, slots, h, w = log_masks.shape
+    if (h, w) == tuple(size):
+        return log_masks
+    flat = log_masks.reshape(-1, slots, h, w)
+    if how == "nearest":
+        flat = F.interpolate(flat, size=size, mode="nearest")
+    else:
+        flat = F.interpolate(flat, size=size, mode="bilinear", align_corners=False).log_softmax(dim=1)
+    return flat.view(*leading, slots, *size)
+
+
+@dataclass(frozen=True)
+class Segmentation:
+    """Masks at the size of the features, and on demand at the frame's."""
+
+    log_masks: Float[Tensor, "B *T K h w"]
+    size: tuple[int, int]
+    enlargement: Enlargement
+
+    @property
+    def masks(self) -> Float[Tensor, "B *T K H W"]:
+        """Soft masks at the frame's size; they sum to one over K."""
+        return enlarge(self.log_masks, self.size, self.enlargement).exp()
+
+
+@dataclass(frozen=True)
+class StepOutput(Segmentation):
+    """What one frame gives. `slots` are the trajectory latents after it, `previous_slots` those before it."""
+
+    slots: Float[Tensor, "B K D"]
+    previous_slots: Float[Tensor, "B K D"]
+
+
+@dataclass(frozen=True)
+class Output(Segmentation):
+    """What a clip gives: each field of `StepOutput` with a time dimension, and the state after the last frame.
+
+    `losses` is filled when the model is called, and empty after `unroll`, which only watches.
+    """
+
+    slots: Float[Tensor, "B T K D"]
+    previous_slots: Float[Tensor, "B T K D"]
+    state: State
+    losses: dict[str, Float[Tensor, "B T"]] = field(default_factory=dict)
+
+
+class VideoModel(Protocol):
+    """What training, evaluation and streaming may ask of a model."""
+
+    def initial_state(self, batch: int, slots: int | None = None, generator: torch.Generator | None = None) -> State:
+        """Fresh slots for `batch` videos. Any number of slots works with the same weights."""
+
+    def step(self, frame: Tensor, state: State) -> tuple[StepOutput, State]:
+        """One frame `B 3 H W`: masks and the next state."""
+
+    def unroll(self, clip: Clip, state: State | None = None) -> Output:
+        """Watch a clip; nothing is computed that only learning needs."""
+
+    def __call__(self, clip: Clip, state: State | None = None, update: int = 0) -> Output:
+        """Watch a clip and say how well it is explained. `update` is the number of the gradient update, of which
+        annealed quantities are pure functions."""
+
+    def parameter_groups(self) -> dict[str, list[nn.Parameter]]:
+        """Every parameter once, under the name by which an optimiser treats it."""
+
+
+def total(losses: Mapping[str, Float[Tensor, "B T"]], weights: Mapping[str, float]) -> Float[Tensor, ""]:
+    """The weighted sum of the mean losses. Every loss has a weight and every weight a loss."""
+    if losses.keys() != weights.keys():
+        raise BadInput(
+            f"the model has the losses {sorted(losses)} but the weights name {sorted(weights)}: "
+            "they must be the same names"
+        )
+    return torch.stack([weights[name] * loss.mean() for name, loss in losses.items()]).sum()

@@ -1,0 +1,1 @@
+"""The paper's method, one file per box of its figure."""

@@ -1,0 +1,66 @@
+"""A lighter decoder of the same type: each slot paints its own picture, and the attention masks say where it counts.
+
+Not the paper's, but what learns on a laptop, and what MONet and SAVi use.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Literal
+
+import torch.nn.functional as F
+from jaxtyping import Float
+from torch import Tensor, nn
+
+from vonet.blocks.broadcast import SpatialBroadcast, SpatialBroadcastConfig, blend, blend_error, mixture_error
+from vonet.interface import BadInput, Enlargement, enlarge
+
+
+@dataclass(frozen=True, kw_only=True)
+class BroadcastDecoderConfig:
+    painter: SpatialBroadcastConfig = field(default_factory=SpatialBroadcastConfig)
+    reading: Literal["blend", "mixture"] = "blend"
+    """How K pictures explain one frame: by their blend Σ m·μ (SAVi) or as a mixture of Gaussians (MONet)."""
+    sigma: float = 0.1
+    """Standard deviation of a colour around what the slots say."""
+    reduction: int = 1
+    """The frame is explained at its size divided by this."""
+    enlargement: Enlargement = "bilinear"
+    """How the attention masks reach that size."""
+
+
+class BroadcastDecoder(nn.Module):
+    losses = ("reconstruction",)
+
+    def __init__(self, config: BroadcastDecoderConfig, latent_dim: int, size: tuple[int, int]):
+        super().__init__()
+        if any(side % config.reduction for side in size):
+            raise BadInput(
+                f"frames of {size[0]}x{size[1]} cannot be reduced {config.reduction} times: "
+                f"use a size that is a multiple of {config.reduction}"
+            )
+        self.size, self.reduction = size, config.reduction
+        self.small = (size[0] // config.reduction, size[1] // config.reduction)
+        self.error = {"blend": blend_error, "mixture": mixture_error}[config.reading]
+        self.sigma, self.enlargement = config.sigma, config.enlargement
+        self.paint = SpatialBroadcast(config.painter, latent_dim, 3, self.small)
+
+    def parameter_groups(self) -> dict[str, list[nn.Parameter]]:
+        return {"decoder": list(self.parameters())}
+
+    def forward(
+        self,
+        frames: Float[Tensor, "B 3 H W"],
+        latents: Float[Tensor, "B K D"],
+        log_masks: Float[Tensor, "B K h w"],
+        update: int,
+    ) -> dict[str, Float[Tensor, B]]:
+        """−log P(frame | slots, masks), up to a constant for the blend; a sum over the frame."""
+        log_masks = enlarge(log_masks, self.small, self.enlargement)
+        target = F.avg_pool2d(frames, self.reduction)
+        return {"reconstruction": self.error(target, self.paint(latents), log_masks, self.sigma)}
+
+    def picture(self, latents: Float[Tensor, "B K D"], log_masks: Float[Tensor, "B K h w"]) -> Float[Tensor, "B 3 H W"]:
+        """The blend of what the slots paint, at the frame's size."""
+        small = blend(self.paint(latents), enlarge(log_masks, self.small, self.enlargement))
+        return F.interpolate(small, size=self.size, mode="bilinear", align_corners=False).clamp(0, 1)

@@ -1,0 +1,105 @@
+"""The life of a slot: it is seeded from noise, sees the frame under its mask, remembers, and tells where to look next
+(paper, equations 4, 5 and "Computing the per-trajectory slot latent")."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Literal
+
+import torch
+from jaxtyping import Float
+from torch import Tensor, nn
+
+from vonet.blocks.layers import linear, mlp
+from vonet.blocks.transformer import SlotTransformer, SlotTransformerConfig
+
+
+@dataclass(frozen=True, kw_only=True)
+class InitialSlotsConfig:
+    transformer: SlotTransformerConfig = field(default_factory=SlotTransformerConfig)
+
+
+class InitialSlots(nn.Module):
+    """r_0 = Transformer_slot(ε): noise becomes slots that know of each other, before anything is seen."""
+
+    def __init__(self, config: InitialSlotsConfig, slot_dim: int):
+        super().__init__()
+        self.transformer = SlotTransformer(config.transformer, slot_dim)
+
+    def forward(self, noise: Float[Tensor, "B K D"]) -> Float[Tensor, "B K D"]:
+        return self.transformer(noise)
+
+
+@dataclass(frozen=True, kw_only=True)
+class SlotEncoderConfig:
+    pooling: Literal["frame", "mask"] = "frame"
+    """Average the masked values over the whole frame (the paper), or over the mask's own area, which lets small
+    objects speak as loudly as large ones (learns faster on CPUs)."""
+
+
+class SlotEncoder(nn.Module):
+    """y = average of the frame's values under each mask.
+
+    Averaging and the linear value map commute, so the average is taken first: Σ m (W f + b) = W Σ m f + b Σ m.
+    """
+
+    def __init__(self, config: SlotEncoderConfig, feature_dim: int, slot_dim: int):
+        super().__init__()
+        self.pooling = config.pooling
+        self.value = linear(feature_dim, slot_dim)
+
+    def forward(
+        self, features: Float[Tensor, "B C h w"], log_masks: Float[Tensor, "B K h w"]
+    ) -> Float[Tensor, "B K D"]:
+        weights = log_masks.flatten(2).exp()
+        if self.pooling == "mask":
+            weights = weights / weights.sum(-1, keepdim=True).clamp_min(1e-6)
+        else:
+            weights = weights / weights.shape[-1]
+        pooled = weights @ features.flatten(2).mT
+        return pooled @ self.value.weight.t() + weights.sum(-1, keepdim=True) * self.value.bias
+
+
+@dataclass(frozen=True, kw_only=True)
+class TrajectoryConfig:
+    hidden_ratio: int = 2
+
+
+class Trajectory(nn.Module):
+    """r = LayerNorm(r' + MLP(r')) with r' = GRU(y, r before). The norm keeps it bounded however long the video."""
+
+    def __init__(self, config: TrajectoryConfig, slot_dim: int):
+        super().__init__()
+        self.gru = nn.GRUCell(slot_dim, slot_dim)
+        self.mlp = mlp(slot_dim, config.hidden_ratio * slot_dim, slot_dim)
+        self.norm = nn.LayerNorm(slot_dim)
+
+    def forward(self, frame_slots: Float[Tensor, "B K D"], slots: Float[Tensor, "B K D"]) -> Float[Tensor, "B K D"]:
+        updated = self.gru(frame_slots.flatten(0, 1), slots.flatten(0, 1)).unflatten(0, slots.shape[:2])
+        return self.norm(updated + self.mlp(updated))
+
+
+@dataclass(frozen=True, kw_only=True)
+class ContextConfig:
+    hidden_ratio: int = 2
+
+
+class Context(nn.Module):
+    """c = MLP(r): what a slot tells the attention about the object to look for in the next frame."""
+
+    def __init__(self, config: ContextConfig, slot_dim: int):
+        super().__init__()
+        self.mlp = mlp(slot_dim, config.hidden_ratio * slot_dim, slot_dim)
+
+    def forward(self, slots: Float[Tensor, "B K D"]) -> Float[Tensor, "B K D"]:
+        return self.mlp(slots)
+
+
+def draw_noise(
+    batch: int, slots: int, slot_dim: int, like: Tensor, generator: torch.Generator | None
+) -> Float[Tensor, "B K D"]:
+    """Unit Gaussian noise, one vector per slot. A generator may live on the CPU whatever the model's device, so that
+    the same seed gives the same slots everywhere."""
+    device = generator.device if generator is not None else like.device
+    noise = torch.randn(batch, slots, slot_dim, generator=generator, device=device, dtype=like.dtype)
+    return noise.to(like.device)

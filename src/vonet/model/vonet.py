@@ -1,0 +1,204 @@
+"""VONet: unsupervised video object learning (Yu and Xu, ICLR 2024). This file is the paper's figure.
+
+::
+
+    frame x_t ─► backbone ─┬─► attention ─► masks m_t ─┬─► slot encoder ─► y_t ─► trajectory ─► r_t ─► next frame
+                           └────────▲──────────────────┘                            ▲          │
+    r_{t−1} ─► context ─────────────┘───────────────────────────────────────────────┘          │
+    r_{t−1} ─► prior p(z_t) ◄──── KL ────► posterior q(z_t) ◄──────────────────────────────────┘
+                                                └─► z_t ─► decoder ─► frame x_t
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field, replace
+
+import torch
+from jaxtyping import Bool, Float
+from torch import Tensor, nn
+
+from vonet.blocks.time import scan
+from vonet.interface import (
+    BadInput,
+    Clip,
+    Enlargement,
+    Output,
+    SlotState,
+    StepOutput,
+    check_frames,
+)
+from vonet.model.attention import DotAttention, DotAttentionConfig, UNetAttention, UNetAttentionConfig
+from vonet.model.backbone import Backbone, BackboneConfig
+from vonet.model.broadcast_decoder import BroadcastDecoder, BroadcastDecoderConfig
+from vonet.model.decoder import TokenDecoder, TokenDecoderConfig
+from vonet.model.sequential_vae import SequentialVAE, SequentialVAEConfig
+from vonet.model.slots import (
+    Context,
+    ContextConfig,
+    InitialSlots,
+    InitialSlotsConfig,
+    SlotEncoder,
+    SlotEncoderConfig,
+    Trajectory,
+    TrajectoryConfig,
+    draw_noise,
+)
+
+
+@dataclass(frozen=True, kw_only=True)
+class VONetConfig:
+    size: tuple[int, int] = (128, 128)
+    """Height and width of the frames."""
+    slots: int = 11
+    """How many slots a fresh state has unless asked otherwise; no parameter depends on it."""
+    slot_dim: int = 128
+    """D: the width of r, y, z, the context and the noise."""
+    backbone: BackboneConfig = field(default_factory=BackboneConfig)
+    attention: UNetAttentionConfig | DotAttentionConfig = field(default_factory=UNetAttentionConfig)
+    initial_slots: InitialSlotsConfig = field(default_factory=InitialSlotsConfig)
+    context: ContextConfig = field(default_factory=ContextConfig)
+    slot_encoder: SlotEncoderConfig = field(default_factory=SlotEncoderConfig)
+    trajectory: TrajectoryConfig = field(default_factory=TrajectoryConfig)
+    sequential_vae: SequentialVAEConfig = field(default_factory=SequentialVAEConfig)
+    decoder: TokenDecoderConfig | BroadcastDecoderConfig = field(default_factory=TokenDecoderConfig)
+    enlargement: Enlargement = "nearest"
+    """How masks reach the frame's size."""
+
+    def __post_init__(self) -> None:
+        _check_slots(self.slots)
+
+    @property
+    def losses(self) -> tuple[str, ...]:
+        """The names of the losses of this model."""
+        decoder = TokenDecoder if isinstance(self.decoder, TokenDecoderConfig) else BroadcastDecoder
+        return (*decoder.losses, *(("kl",) if self.sequential_vae.prior is not None else ()))
+
+
+class VONet(nn.Module):
+    def __init__(self, config: VONetConfig):
+        super().__init__()
+        D, C = config.slot_dim, config.backbone.feature_dim
+        self.slots, self.slot_dim = config.slots, D
+        self.size, self.enlargement = config.size, config.enlargement
+        self.backbone = Backbone(config.backbone, config.size)
+        attention = UNetAttention if isinstance(config.attention, UNetAttentionConfig) else DotAttention
+        self.attention = attention(config.attention, C, D, self.backbone.feature_size)  # type: ignore[arg-type]
+        self.initial_slots = InitialSlots(config.initial_slots, D)
+        self.context = Context(config.context, D)
+        self.slot_encoder = SlotEncoder(config.slot_encoder, C, D)
+        self.trajectory = Trajectory(config.trajectory, D)
+        self.sequential_vae = SequentialVAE(config.sequential_vae, D)
+        decoder = TokenDecoder if isinstance(config.decoder, TokenDecoderConfig) else BroadcastDecoder
+        self.decoder = decoder(config.decoder, D, config.size)  # type: ignore[arg-type]
+        self.to(memory_format=torch.channels_last)  # type: ignore[call-overload]  # else each convolution copies its weight
+
+    # ---- one frame -------------------------------------------------------------------------------------------------
+
+    def encode_frame(
+        self, frame: Float[Tensor, "B 3 H W"], slots: Float[Tensor, "B K D"]
+    ) -> tuple[Float[Tensor, "B K h w"], Float[Tensor, "B K D"]]:
+        """x_t and r_{t−1} to log m_t and r_t: the whole encoder, on plain tensors (what compiles and exports)."""
+        features = self.backbone(frame)
+        context = self.context(slots)
+        log_masks = self.attention(features, context)
+        frame_slots = self.slot_encoder(features, log_masks)
+        return log_masks, self.trajectory(frame_slots, slots)
+
+    def _step(self, frame: Float[Tensor, "B 3 H W"], state: SlotState) -> tuple[StepOutput, SlotState]:
+        log_masks, slots = self.encode_frame(frame, state.slots)
+        output = StepOutput(log_masks, self.size, self.enlargement, slots, previous_slots=state.slots)
+        return output, replace(state, slots=slots)
+
+    def step(self, frame: Tensor, state: SlotState) -> tuple[StepOutput, SlotState]:
+        """One frame `B 3 H W` in, masks and the next state out: all that streaming needs."""
+        check_frames(frame, "B 3 H W")
+        self._check_fit(frame, state)
+        return self._step(frame, state)
+
+    def initial_state(
+        self, batch: int, slots: int | None = None, generator: torch.Generator | None = None
+    ) -> SlotState:
+        """Fresh slots for `batch` videos; any number of slots works with the same weights."""
+        count = self.slots if slots is None else slots
+        _check_slots(count)
+        noise = draw_noise(batch, count, self.slot_dim, self.slot_encoder.value.weight, generator)
+        return SlotState(slots=self.initial_slots(noise), noise=noise)
+
+    def restart(self, state: SlotState, is_first: Bool[Tensor, B]) -> SlotState:
+        """Fresh slots, grown from the state's noise, for the elements where a video begins."""
+        fresh = self.initial_slots(state.noise)
+        return replace(state, slots=torch.where(is_first[:, None, None], fresh, state.slots))
+
+    # ---- a video ---------------------------------------------------------------------------------------------------
+
+    def unroll(self, clip: Clip, state: SlotState | None = None) -> Output:
+        """Watch a clip. Neither the VAE nor the decoder is computed."""
+        if state is None:
+            state = self.initial_state(clip.frames.shape[0])
+        self._check_fit(clip.frames, state)
+        tensors, last = scan(self._step, self.restart, clip, state)
+        return Output(size=self.size, enlargement=self.enlargement, state=last, **tensors)  # type: ignore[arg-type]
+
+    def forward(self, clip: Clip, state: SlotState | None = None, update: int = 0) -> Output:
+        """Watch a clip and say how badly it is explained and forecast. In training mode latents and tokens are drawn
+        and dropout is on; in evaluation mode everything is deterministic."""
+        output = self.unroll(clip, state)
+        batch_time = clip.frames.shape[:2]
+        posterior = self.sequential_vae.posterior(output.slots.flatten(0, 1))
+        latents = posterior.sample() if self.training else posterior.mean
+        losses = self.decode(clip.frames.flatten(0, 1), latents, output.log_masks.flatten(0, 1), update)
+        if (prior := self.sequential_vae.prior) is not None:
+            losses["kl"] = prior.divergence(posterior, prior(output.previous_slots.flatten(0, 1))).sum(-1)
+        return replace(output, losses={name: loss.unflatten(0, batch_time) for name, loss in losses.items()})
+
+    def decode(self, frames: Tensor, latents: Tensor, log_masks: Tensor, update: int) -> dict[str, Tensor]:
+        """How badly the latents explain each frame, by name."""
+        return self.decoder(frames, latents, log_masks, update)
+
+    # ---- looking inside --------------------------------------------------------------------------------------------
+
+    @torch.no_grad()
+    def pictures(self, output: Output, source: str = "posterior") -> Float[Tensor, "B T 3 H W"]:
+        """The frames as the slots see them ("posterior") or as they were forecast before each was seen ("prior")."""
+        if source == "posterior":
+            latents = self.sequential_vae.posterior(output.slots.flatten(0, 1)).mean
+        elif source == "prior" and self.sequential_vae.prior is not None:
+            latents = self.sequential_vae.prior(output.previous_slots.flatten(0, 1)).mean
+        else:
+            sources = "posterior" + (", prior" if self.sequential_vae.prior is not None else "")
+            raise BadInput(f"no pictures can be made from {source!r}; this model has: {sources}")
+        pictures = self.decoder.picture(latents, output.log_masks.flatten(0, 1))
+        return pictures.unflatten(0, output.slots.shape[:2])
+
+    @torch.no_grad()
+    def slot_divergence(self, output: Output) -> Float[Tensor, "B T K"]:
+        """The KL of each slot at each frame, divided by D: the paper's curves of how much a slot surprises."""
+        if (prior := self.sequential_vae.prior) is None:
+            raise BadInput("this model has no prior, so its slots have no divergence to show")
+        posterior = self.sequential_vae.posterior(output.slots.flatten(0, 1))
+        divergence = prior.divergence(posterior, prior(output.previous_slots.flatten(0, 1))) / self.slot_dim
+        return divergence.unflatten(0, output.slots.shape[:2])
+
+    def parameter_groups(self) -> dict[str, list[nn.Parameter]]:
+        """The encoder with the VAE, and what the decoder says of its own."""
+        of_decoder = {id(p) for p in self.decoder.parameters()}
+        encoder = [p for p in self.parameters() if id(p) not in of_decoder]
+        return {"encoder": encoder, **self.decoder.parameter_groups()}
+
+    def _check_fit(self, frames: Tensor, state: SlotState) -> None:
+        if tuple(frames.shape[-2:]) != self.size:
+            raise BadInput(
+                f"frames are {frames.shape[-2]}x{frames.shape[-1]}; this model was built for "
+                f"{self.size[0]}x{self.size[1]}: resize the frames, or build the model with their size"
+            )
+        if state.slots.shape[0] != frames.shape[0] or state.slots.shape[-1] != self.slot_dim:
+            raise BadInput(
+                f"the state is of {state.slots.shape[0]} videos with slots of width {state.slots.shape[-1]}, the "
+                f"frames of {frames.shape[0]} videos and the model of width {self.slot_dim}: start with "
+                f"model.initial_state({frames.shape[0]})"
+            )
+
+
+def _check_slots(slots: int) -> None:
+    if slots < 1:
+        raise BadInput(f"{slots} slots were asked for; a model needs at least 1")

@@ -1,0 +1,50 @@
+"""What a process that computes on a CPU should set once, and the optional compiler."""
+
+from __future__ import annotations
+
+import ctypes
+import sys
+import warnings
+from typing import Any
+
+_TRIM_THRESHOLD, _TOP_PAD, _MMAP_THRESHOLD = -1, -2, -3  # glibc's names for mallopt
+_LARGEST_MMAP_THRESHOLD = 32 * 2**20
+
+
+def keep_freed_memory() -> bool:
+    """Ask glibc to reuse freed blocks instead of giving them back to the system after each operation.
+
+    Feature maps are a few megabytes each; by default every one is mapped, zeroed page by page, and unmapped again,
+    which costs a quarter of a step. Programs call this once at their start; a library should not do it for others.
+    Returns whether it took effect (on Linux with glibc).
+    """
+    if not sys.platform.startswith("linux"):
+        return False
+    mallopt = getattr(ctypes.CDLL(None), "mallopt", None)
+    if mallopt is None:
+        return False
+    settings = {_MMAP_THRESHOLD: _LARGEST_MMAP_THRESHOLD, _TRIM_THRESHOLD: 2**31 - 1, _TOP_PAD: 64 * 2**20}
+    return all(mallopt(name, value) for name, value in settings.items())
+
+
+def compile_encoder(model: Any) -> bool:
+    """Compile what `step` computes, if this machine can; otherwise say so in one line and go on without.
+
+    The compiler works when first called, so the model is tried on an empty frame here, where a failure is harmless.
+    Returns whether the model is compiled.
+    """
+    import torch
+
+    plain = model.encode_frame
+    model.encode_frame = torch.compile(plain)
+    try:
+        with torch.no_grad():
+            parameter = next(model.parameters())
+            frame = torch.zeros(1, 3, *model.size, device=parameter.device, dtype=parameter.dtype)
+            model.step(frame, model.initial_state(1))
+    except Exception as error:  # whatever the compiler or the C++ toolchain it needs may raise
+        model.encode_frame = plain
+        reason = (str(error).strip() or type(error).__name__).splitlines()[0]
+        warnings.warn(f"torch.compile does not work here ({reason}); continuing without it", stacklevel=2)
+        return False
+    return True

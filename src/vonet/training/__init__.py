@@ -1,0 +1,1 @@
+"""How a model learns; knows models only by their contract."""

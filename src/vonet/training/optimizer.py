@@ -1,0 +1,53 @@
+"""Adam on named groups of parameters, each with its learning rate and clipping."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+import torch
+from torch import nn
+
+from vonet.interface import BadInput
+from vonet.schedule import Schedule
+
+
+@dataclass(frozen=True, kw_only=True)
+class GroupConfig:
+    learning_rate: Schedule
+    clip: float | None
+    """Largest norm of the gradient of the whole group; None: as it is."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class OptimizerConfig:
+    groups: Mapping[str, GroupConfig]
+    """By the names of the model's parameter groups, exactly."""
+    eps: float = 1e-7
+
+
+class Optimizer:
+    def __init__(self, config: OptimizerConfig, parameters: Mapping[str, list[nn.Parameter]]):
+        if config.groups.keys() != parameters.keys():
+            raise BadInput(
+                f"the model has the parameter groups {sorted(parameters)} but the optimiser names "
+                f"{sorted(config.groups)}: they must be the same names"
+            )
+        self.groups = config.groups
+        self.parameters = parameters
+        self.adam = torch.optim.Adam(
+            [{"params": parameters[name], "name": name} for name in config.groups], lr=0.0, eps=config.eps
+        )
+
+    def step(self, update: int) -> dict[str, float]:
+        """Move the parameters along their gradients, and forget those. Returns the norm of each group's gradient
+        before clipping."""
+        norms = {}
+        for group in self.adam.param_groups:
+            config = self.groups[group["name"]]
+            group["lr"] = config.learning_rate(update)
+            limit = torch.inf if config.clip is None else config.clip
+            norms[group["name"]] = nn.utils.clip_grad_norm_(group["params"], limit, error_if_nonfinite=True).item()
+        self.adam.step()
+        self.adam.zero_grad()
+        return norms

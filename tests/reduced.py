@@ -1,0 +1,56 @@
+"""Any experiment at a size that a test can afford; every part stays of its kind."""
+
+from dataclasses import replace
+
+from vonet.blocks.autoregressive import CausalTransformerConfig
+from vonet.blocks.broadcast import SpatialBroadcastConfig
+from vonet.blocks.dvae import DVAEConfig
+from vonet.experiments import Experiment
+from vonet.interface import Clip
+from vonet.model.attention import UNetAttentionConfig
+from vonet.model.decoder import TokenDecoderConfig
+from vonet.model.vonet import VONet, VONetConfig
+
+
+def reduced(config: VONetConfig) -> VONetConfig:
+    """32x32 frames, four slots, a few channels; as many U-Net levels, blocks and kinds of parts as before (a U-Net of
+    six levels needs 64x64 features, so it loses one)."""
+    attention = config.attention
+    if isinstance(attention, UNetAttentionConfig):
+        levels = min(len(attention.unet.channels), 4)
+        unet = replace(attention.unet, channels=(4, 6, 8, 8)[:levels], bottleneck=(12, 12))
+        attention = replace(attention, unet=unet)
+    decoder = config.decoder
+    if isinstance(decoder, TokenDecoderConfig):
+        decoder = replace(
+            decoder,
+            dvae=DVAEConfig(vocabulary=24, width=8, temperature=decoder.dvae.temperature),
+            transformer=CausalTransformerConfig(width=16, blocks=2, heads=2, dropout=decoder.transformer.dropout),
+            memory_hidden=12,
+        )
+    else:
+        decoder = replace(decoder, painter=SpatialBroadcastConfig(grid=8, channels=(6, 6)))
+    strides = config.backbone.strides[:2]
+    return replace(
+        config,
+        size=(32, 32),
+        slots=4,
+        slot_dim=10,
+        backbone=replace(config.backbone, channels=(8, 8), strides=strides, feature_dim=12, groups=4),
+        attention=attention,
+        decoder=decoder,
+    )
+
+
+def reduced_experiment(experiment: Experiment) -> Experiment:
+    return replace(experiment, model=reduced(experiment.model))
+
+
+def small_model(config: VONetConfig | None = None, **changes) -> VONet:
+    return VONet(replace(reduced(config or VONetConfig()), **changes))
+
+
+def random_clip(batch: int, time: int, size: int = 32, dtype=None) -> Clip:
+    import torch
+
+    return Clip(torch.rand(batch, time, 3, size, size, dtype=dtype))

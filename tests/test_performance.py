@@ -1,0 +1,71 @@
+import shutil
+import subprocess
+import sys
+
+import pytest
+import torch
+
+from tests.reduced import reduced_experiment
+from vonet import experiments
+
+COMPILED = """
+import torch
+from tests.reduced import reduced_experiment
+from vonet import experiments
+
+experiment = reduced_experiment(experiments.get("vonet-movi-a"))
+plain, compiled = experiment.build_model(seed=0).eval(), experiment.build_model(seed=0, compile=True).eval()
+assert "encode_frame" in compiled.__dict__ and "encode_frame" not in plain.__dict__
+for batch, slots in [(1, 4), (2, 4), (2, 7)]:
+    frame, state = torch.rand(batch, 3, 32, 32), plain.initial_state(batch, slots=slots)
+    with torch.no_grad():
+        ours, theirs = compiled.step(frame, state)[0], plain.step(frame, state)[0]
+    torch.testing.assert_close(ours.log_masks, theirs.log_masks, atol=1e-4, rtol=1e-4)
+    torch.testing.assert_close(ours.slots, theirs.slots, atol=1e-4, rtol=1e-4)
+"""
+
+
+@pytest.mark.skipif(shutil.which("g++") is None, reason="torch.compile on a CPU needs a C++ compiler (g++)")
+def test_compiled_model_gives_the_same():
+    """In a process of its own: the compiler cannot read functions whose shapes are checked."""
+    subprocess.run([sys.executable, "-W", "error::UserWarning:vonet", "-c", COMPILED], check=True)
+
+
+def test_without_a_compiler_the_model_works_and_says_so(monkeypatch):
+    def broken(function):
+        def fail(*args):
+            raise RuntimeError("no C++ compiler found\nand a long explanation")
+
+        return fail
+
+    monkeypatch.setattr(torch, "compile", broken)
+    experiment = reduced_experiment(experiments.get("vonet-movi-a"))
+    with pytest.warns(UserWarning, match=r"does not work here \(no C\+\+ compiler found\); continuing without it"):
+        model = experiment.build_model(compile=True)
+    model.step(torch.rand(1, 3, 32, 32), model.initial_state(1))
+
+
+FAULTS = """
+import resource, sys, torch
+from vonet.performance import keep_freed_memory
+
+if sys.argv[1] == "keep":
+    assert keep_freed_memory()
+def maps():
+    return [torch.ones(3_000_000) for _ in range(6)]  # 12 MB each, as in a step of the U-Net
+
+maps()
+maps()
+before = resource.getrusage(resource.RUSAGE_SELF).ru_minflt
+for _ in range(10):
+    maps()
+print(resource.getrusage(resource.RUSAGE_SELF).ru_minflt - before)
+"""
+
+
+@pytest.mark.skipif(not sys.platform.startswith("linux"), reason="glibc only")
+def test_kept_memory_is_not_asked_for_again():
+    def faults(mode):
+        return int(subprocess.run([sys.executable, "-c", FAULTS, mode], capture_output=True, check=True).stdout)
+
+    assert faults("keep") < 0.1 * faults("plain")
