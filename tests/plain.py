@@ -22,7 +22,8 @@ def instance_norm(norm, x: Tensor) -> Tensor:
 
 
 def unet_encode(unet, x: Tensor) -> tuple[Tensor, list[Tensor]]:
-    x = F.relu(instance_norm(unet.first_norm, F.conv2d(x, unet.first.weight, padding=1)))
+    weight = unet.first.weight[:, : x.shape[1]]  # who has no context map gives fewer channels
+    x = F.relu(instance_norm(unet.first_norm, F.conv2d(x, weight, padding=1)))
     skips = [x]
     for convolution, norm in zip(unet.down, unet.down_norms, strict=True):
         x = F.max_pool2d(F.relu(instance_norm(norm, F.conv2d(x, convolution.weight, padding=1))), 2)
@@ -65,10 +66,11 @@ def attention(module: UNetAttention, features: Tensor, context: Tensor) -> Tenso
 
 
 def recurrent_attention(module: UNetAttention, features: Tensor, slots: int) -> Tensor:
-    """MONet's recurrence with the same U-Net: one mask after another from what is left of the frame (the scope)."""
+    """MONet's recurrence with the same U-Net: one mask after another from what is left of the frame (the scope), and
+    to the last slot the rest. The U-Net runs once per slot but the last."""
     log_scope, log_masks = torch.zeros_like(features[:, :1]), []
     for _ in range(slots - 1):
-        x = torch.cat([features, log_scope.exp(), log_scope, torch.zeros_like(features)], dim=1)
+        x = torch.cat([features, log_scope.exp(), log_scope], dim=1)
         logits = unet_decode(module.unet, *unet_encode(module.unet, x)).unsqueeze(1)
         log_masks.append(log_scope + F.logsigmoid(logits))
         log_scope = log_scope + F.logsigmoid(-logits)

@@ -1,0 +1,52 @@
+"""Run all benchmarks, or those named: attention, encoder, training, generation."""
+
+from __future__ import annotations
+
+import json
+import sys
+from pathlib import Path
+
+import torch
+
+from benchmarks import inference
+from benchmarks.training import training
+from vonet.performance import keep_freed_memory
+
+TARGETS = {
+    "attention_vs_plain_k11": 2.0,
+    "attention_vs_recurrent_k11": 2.0,
+    "encoder_vs_plain": 1.7,
+    "encoder_peak_share": 0.45,
+    "train_vs_plain": 1.4,
+    "train_memory_share": 0.75,
+    "generation_cached_vs_uncached": 50.0,
+}
+SMALLER_IS_BETTER = {"train_memory_share"}
+
+
+def main() -> None:
+    benchmarks = {
+        "attention": lambda: inference.attention(Path("bench.png")),
+        "encoder": inference.encoder,
+        "training": training,
+        "generation": inference.generation,
+    }
+    names = sys.argv[1:] or list(benchmarks)
+    if unknown := set(names) - set(benchmarks):
+        sys.exit(f"there is no benchmark {', '.join(sorted(unknown))}; there are {', '.join(benchmarks)}")
+    keep_freed_memory()
+    print(f"torch {torch.__version__}, {torch.get_num_threads()} threads")
+    ratios = {name: ratio for chosen in names for name, ratio in benchmarks[chosen]().items()}
+    print("\nRatios and their targets")
+    for name, ratio in ratios.items():
+        reached = ratio <= TARGETS[name] if name in SMALLER_IS_BETTER else ratio >= TARGETS[name]
+        sign = "≤" if name in SMALLER_IS_BETTER else "≥"
+        print(f"{name:32} {ratio:7.2f}  ({sign} {TARGETS[name]:g}{'' if reached else ', not reached'})")
+    results = Path("bench.json")
+    aside = results.with_name("bench.json.part")
+    aside.write_text(json.dumps(ratios, indent=2) + "\n")
+    aside.replace(results)
+
+
+if __name__ == "__main__":
+    main()
