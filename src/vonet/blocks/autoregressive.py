@@ -137,39 +137,35 @@ class CausalBlock(nn.Module):
 
         Equals `forward` without dropout. Tensors are tiny here and each operation costs its start, so weights that
         meet no non-linearity in between are multiplied beforehand: the memory's keys with the query projection, its
-        values with the output projection, and the scale of the scores with the queries.
+        values with the output projection.
         """
         batch, width, heads = len(memory), memory.shape[-1], self.heads
         d = width // heads
-        scale = 1 / math.sqrt(d)
         memory_k, memory_v = self._split(self.cross_kv(memory), 2)
         query, output = self.cross_q.weight.view(heads, d, width), self.cross_output.weight.view(width, heads, d)
-        to_scores = torch.einsum("hdw,bhkd->bwhk", query * scale, memory_k).flatten(2)
+        to_scores = torch.einsum("hdw,bhkd->bwhk", query / math.sqrt(d), memory_k).flatten(2)
         from_scores = torch.einsum("bhkd,whd->bhkw", memory_v, output).flatten(1, 2)
-        qkv = torch.cat([self.self_qkv.weight[:width] * scale, self.self_qkv.weight[width:]])
         to_residual = self.self_output.weight.t()
-        kept = memory.new_empty(2, batch, heads, length, d)
-        kept_k, kept_v = kept.flatten(1, 2)
+        kept = memory.new_empty(batch, 2, heads, length, d)
+        kept_k, kept_v = kept.unbind(1)
         at = kept.unbind(3)
-        norms = [
-            (n.normalized_shape, n.weight, n.bias, n.eps) for n in (self.self_norm, self.cross_norm, self.mlp_norm)
-        ]
-        hidden, last, replaces_input = self.mlp_hidden, self.mlp_output, self.replaces_input
+        of_block = (self.self_norm, self.cross_norm, self.mlp_norm)
+        self_norm, cross_norm, mlp_norm = ((n.normalized_shape, n.weight, n.bias, n.eps) for n in of_block)
+        qkv, hidden, last, replaces_input = self.self_qkv.weight, self.mlp_hidden, self.mlp_output, self.replaces_input
 
         def advance(x: Tensor, position: int) -> Tensor:
-            normed = F.layer_norm(x, *norms[0])
+            normed = F.layer_norm(x, *self_norm)
             x = normed if replaces_input else x
-            parts = F.linear(normed, qkv).view(batch, 3, heads, d)
-            at[position].copy_(parts[:, 1:].transpose(0, 1))
-            q = parts[:, 0].reshape(batch * heads, 1, d)
-            p = torch.bmm(q, kept_k[:, : position + 1].mT).softmax(-1)
-            attended = torch.bmm(p, kept_v[:, : position + 1]).view(batch, width)
+            parts = F.linear(normed, qkv).view(batch, 3, heads, 1, d)
+            at[position].copy_(parts[:, 1:, :, 0])
+            k, v = kept_k.narrow(2, 0, position + 1), kept_v.narrow(2, 0, position + 1)
+            attended = F.scaled_dot_product_attention(parts[:, 0], k, v).view(batch, width)
             x = torch.addmm(x, attended, to_residual).unsqueeze(1)
 
-            p = torch.bmm(F.layer_norm(x, *norms[1]), to_scores).view(batch, heads, -1).softmax(-1)
+            p = torch.bmm(F.layer_norm(x, *cross_norm), to_scores).view(batch, heads, -1).softmax(-1)
             x = torch.baddbmm(x, p.view(batch, 1, -1), from_scores).squeeze(1)
 
-            y = F.relu_(F.linear(F.layer_norm(x, *norms[2]), hidden.weight, hidden.bias))
+            y = F.relu_(F.linear(F.layer_norm(x, *mlp_norm), hidden.weight, hidden.bias))
             return x.add_(F.linear(y, last.weight, last.bias))
 
         return advance
