@@ -1,7 +1,8 @@
+import jaxtyping
 import pytest
 import torch
 
-from vonet.interface import BadInput, Clip, check_frames, enlarge, total
+from vonet.interface import BadInput, Clip, SlotState, check_frames, enlarge, total
 from vonet.schedule import Schedule, constant
 
 
@@ -49,6 +50,11 @@ def test_a_clip_checks_its_frames_and_flags():
         Clip(torch.rand(2, 3, 3, 4, 4), torch.zeros(2, 2, dtype=torch.bool))
     with pytest.raises(BadInput, match="one boolean per frame"):
         Clip(torch.rand(2, 3, 3, 4, 4), torch.zeros(2, 3))
+
+
+def test_shapes_are_enforced_in_tests():
+    with pytest.raises(jaxtyping.TypeCheckError, match="slots"):
+        SlotState(slots=torch.rand(2, 3, 4), noise=torch.rand(2, 3, 5))
 
 
 def test_total_is_the_weighted_sum_of_means():

@@ -1,5 +1,7 @@
 """Facts about VONet that hold whatever its weights."""
 
+import subprocess
+import sys
 from dataclasses import replace
 
 import pytest
@@ -7,8 +9,10 @@ import torch
 
 from tests import plain
 from tests.reduced import random_clip, reduced, small_model
+from vonet.blocks.autoregressive import CausalTransformerConfig
 from vonet.interface import BadInput, Clip, SlotState, total
 from vonet.model.attention import ContextMapConfig, DotAttention, DotAttentionConfig, ScaleShiftConfig, UNetAttention
+from vonet.model.backbone import BackboneConfig
 from vonet.model.broadcast_decoder import BroadcastDecoderConfig
 from vonet.model.sequential_vae import SequentialVAEConfig
 from vonet.model.slots import SlotEncoder, SlotEncoderConfig
@@ -358,6 +362,36 @@ def test_a_model_needs_a_slot(slots):
         small_model().initial_state(1, slots=slots)
     with pytest.raises(BadInput, match="at least 1"):
         VONetConfig(slots=slots)
+
+
+def test_an_empty_batch_is_refused():
+    with pytest.raises(BadInput, match="at least 1"):
+        small_model().initial_state(0)
+
+
+BAD_OPTIONS = {
+    "slots.SlotEncoderConfig(pooling='area')": "pooling is 'area'; possible are 'frame', 'mask'",
+    "broadcast_decoder.BroadcastDecoderConfig(reading='sum')": "reading is 'sum'; possible are 'blend', 'mixture'",
+    "vonet.VONetConfig(enlargement='cubic')": "enlargement is 'cubic'; possible are 'nearest', 'bilinear'",
+}
+
+
+def test_options_that_do_not_exist_are_refused():
+    """In a process of its own: where shapes and types are checked, the check of types comes first."""
+    code = "from vonet.model import broadcast_decoder, slots, vonet\nfrom vonet.interface import BadInput\n"
+    for expression in BAD_OPTIONS:
+        code += f"try:\n    {expression}\nexcept BadInput as error:\n    print(error)\n"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout.splitlines() == list(BAD_OPTIONS.values())
+
+
+def test_parts_that_do_not_fit_are_refused():
+    with pytest.raises(BadInput, match="3 heads"):
+        CausalTransformerConfig(width=16, heads=3)
+    with pytest.raises(BadInput, match="2 blocks have 1 strides"):
+        BackboneConfig(channels=(8, 8), strides=(2,))
+    with pytest.raises(BadInput, match="in 8 groups"):
+        BackboneConfig(channels=(12,), strides=(2,))
 
 
 @pytest.mark.parametrize("size", [(33, 32), (36, 36), (8, 8)])

@@ -17,6 +17,7 @@ from jaxtyping import Float
 from torch import Tensor, nn
 
 from vonet.blocks.random import drop_mask, dropout
+from vonet.interface import BadInput
 
 # Queries are taken this many at a time, so that keys in the future of all of them are never touched.
 ROWS = 128
@@ -90,6 +91,10 @@ class CausalTransformerConfig:
     heads: int = 4
     hidden_ratio: int = 4
     dropout: float = 0.1
+
+    def __post_init__(self) -> None:
+        if self.width % self.heads:
+            raise BadInput(f"a width of {self.width} cannot be shared by {self.heads} heads: use a multiple")
 
 
 class CausalBlock(nn.Module):

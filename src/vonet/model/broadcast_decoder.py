@@ -13,13 +13,15 @@ from jaxtyping import Float
 from torch import Tensor, nn
 
 from vonet.blocks.broadcast import SpatialBroadcast, SpatialBroadcastConfig, blend, blend_error, mixture_error
-from vonet.interface import BadInput, Enlargement, enlarge
+from vonet.interface import BadInput, Enlargement, check_choice, enlarge
+
+Reading = Literal["blend", "mixture"]
 
 
 @dataclass(frozen=True, kw_only=True)
 class BroadcastDecoderConfig:
     painter: SpatialBroadcastConfig = field(default_factory=SpatialBroadcastConfig)
-    reading: Literal["blend", "mixture"] = "blend"
+    reading: Reading = "blend"
     """How K pictures explain one frame: by their blend Σ m·μ (SAVi) or as a mixture of Gaussians (MONet)."""
     sigma: float = 0.1
     """Standard deviation of a colour around what the slots say."""
@@ -27,6 +29,10 @@ class BroadcastDecoderConfig:
     """The frame is explained at its size divided by this."""
     enlargement: Enlargement = "bilinear"
     """How the attention masks reach that size."""
+
+    def __post_init__(self) -> None:
+        check_choice("reading", self.reading, Reading)
+        check_choice("enlargement", self.enlargement, Enlargement)
 
 
 class BroadcastDecoder(nn.Module):

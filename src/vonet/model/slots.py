@@ -12,6 +12,9 @@ from torch import Tensor, nn
 
 from vonet.blocks.layers import linear, mlp
 from vonet.blocks.transformer import SlotTransformer, SlotTransformerConfig
+from vonet.interface import check_choice
+
+Pooling = Literal["frame", "mask"]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -32,9 +35,12 @@ class InitialSlots(nn.Module):
 
 @dataclass(frozen=True, kw_only=True)
 class SlotEncoderConfig:
-    pooling: Literal["frame", "mask"] = "frame"
+    pooling: Pooling = "frame"
     """Average the masked values over the whole frame (the paper), or over the mask's own area, which lets small
     objects speak as loudly as large ones (learns faster on CPUs)."""
+
+    def __post_init__(self) -> None:
+        check_choice("pooling", self.pooling, Pooling)
 
 
 class SlotEncoder(nn.Module):

@@ -25,6 +25,7 @@ from vonet.interface import (
     Output,
     SlotState,
     StepOutput,
+    check_choice,
     check_frames,
 )
 from vonet.model.attention import DotAttention, DotAttentionConfig, UNetAttention, UNetAttentionConfig
@@ -66,6 +67,7 @@ class VONetConfig:
 
     def __post_init__(self) -> None:
         _check_slots(self.slots)
+        check_choice("enlargement", self.enlargement, Enlargement)
 
     @property
     def losses(self) -> tuple[str, ...]:
@@ -121,6 +123,8 @@ class VONet(nn.Module):
         """Fresh slots for `batch` videos; any number of slots works with the same weights."""
         count = self.slots if slots is None else slots
         _check_slots(count)
+        if batch < 1:
+            raise BadInput(f"a state of {batch} videos was asked for; at least 1 is needed")
         noise = draw_noise(batch, count, self.slot_dim, self.slot_encoder.value.weight, generator)
         return SlotState(slots=self.initial_slots(noise), noise=noise)
 
