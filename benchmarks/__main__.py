@@ -44,7 +44,8 @@ def main() -> None:
         print(f"{name:32} {ratio:7.2f}  ({sign} {TARGETS[name]:g}{'' if reached else ', not reached'})")
     results = Path("bench.json")
     aside = results.with_name("bench.json.part")
-    aside.write_text(json.dumps(ratios, indent=2) + "\n")
+    earlier = json.loads(results.read_text()) if results.exists() else {}
+    aside.write_text(json.dumps({**earlier, **ratios}, indent=2) + "\n")
     aside.replace(results)
 
 

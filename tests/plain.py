@@ -54,13 +54,42 @@ def unet_input(features: Tensor, estimated: Tensor, context: Tensor) -> Tensor:
     return torch.cat([repeated, estimated.exp().unsqueeze(2), estimated.unsqueeze(2), maps], dim=2)
 
 
+def slot_transformer(module, u: Tensor) -> Tensor:
+    """u' = v + MLP(LayerNorm(v)), v = u + MultiHeadAttn(LayerNorm(u)), head by head."""
+    for block in module:
+        normed = block.attention_norm(u)
+        q, (k, v) = block.query(normed), block.key_value(normed).chunk(2, dim=-1)
+        width = q.shape[-1] // block.heads
+        heads = []
+        for i in range(block.heads):
+            of_head = slice(i * width, (i + 1) * width)
+            p = (q[..., of_head] @ k[..., of_head].mT / math.sqrt(width)).softmax(-1)
+            heads.append(p @ v[..., of_head])
+        between = u + block.output(torch.cat(heads, dim=-1))
+        u = between + block.mlp(block.mlp_norm(between))
+    return u
+
+
+def trajectory(module, y: Tensor, r: Tensor) -> Tensor:
+    """The GRU by its equations, then LayerNorm(r' + MLP(r'))."""
+    of_input = y @ module.gru.weight_ih.t() + module.gru.bias_ih
+    of_state = r @ module.gru.weight_hh.t() + module.gru.bias_hh
+    (i_r, i_z, i_n), (h_r, h_z, h_n) = of_input.chunk(3, dim=-1), of_state.chunk(3, dim=-1)
+    update = torch.sigmoid(i_z + h_z)
+    candidate = torch.tanh(i_n + torch.sigmoid(i_r + h_r) * h_n)
+    updated = (1 - update) * candidate + update * r
+    x = updated + module.mlp(updated)
+    normalised = (x - x.mean(-1, keepdim=True)) / (x.var(-1, unbiased=False, keepdim=True) + module.norm.eps).sqrt()
+    return normalised * module.norm.weight + module.norm.bias
+
+
 def attention(module: UNetAttention, features: Tensor, context: Tensor) -> Tensor:
-    """Parallel attention, slots in the batch dimension (with the paper's context map)."""
+    """Parallel attention, slots in the batch dimension, with the paper's context map."""
     assert isinstance(module.conditioning, ContextMap)
     batch = len(features)
     estimated = estimated_log_masks(module.estimate, features, context)
     h, skips = unet_encode(module.unet, unet_input(features, estimated, context).flatten(0, 1))
-    q = module.transformer(h.unflatten(0, (batch, -1)))
+    q = slot_transformer(module.transformer, h.unflatten(0, (batch, -1)))
     change = unet_decode(module.unet, q.flatten(0, 1), skips)
     return (change.unflatten(0, (batch, -1)) + estimated).log_softmax(dim=1)
 
@@ -167,7 +196,7 @@ class PlainVONet(VONet):
     def encode_frame(self, frame: Tensor, slots: Tensor) -> tuple[Tensor, Tensor]:
         features = backbone(self.backbone, frame)
         log_masks = attention(self.attention, features, self.context(slots))
-        return log_masks, self.trajectory(slot_encoder(self.slot_encoder, features, log_masks), slots)
+        return log_masks, trajectory(self.trajectory, slot_encoder(self.slot_encoder, features, log_masks), slots)
 
     def decode(self, frames: Tensor, latents: Tensor, log_masks: Tensor, update: int) -> dict[str, Tensor]:
         return token_losses(self.decoder, frames, latents, update)

@@ -13,8 +13,7 @@ from vonet.model.vonet import VONet, VONetConfig
 
 
 def reduced(config: VONetConfig) -> VONetConfig:
-    """32x32 frames, four slots, a few channels; as many U-Net levels, blocks and kinds of parts as before (a U-Net of
-    six levels needs 64x64 features, so it loses one)."""
+    """32x32 frames, four slots, at most four U-Net levels, few blocks and channels; every part stays of its kind."""
     attention = config.attention
     if isinstance(attention, UNetAttentionConfig):
         levels = min(len(attention.unet.channels), 4)

@@ -105,6 +105,16 @@ def test_slot_transformer_does_not_care_for_order():
     assert not torch.allclose(transformer(slots)[:, :4], transformer(slots[:, :4]))  # but slots do talk
 
 
+@PRECISIONS
+def test_slot_transformer_equals_its_formula(dtype, tolerance):
+    transformer = SlotTransformer(SlotTransformerConfig(), 12).to(dtype)
+    with torch.no_grad():
+        for block in transformer:
+            block.query.bias += torch.randn_like(block.query.bias)
+    slots = torch.randn(2, 5, 12, dtype=dtype)
+    assert_same_function(transformer, lambda u: plain.slot_transformer(transformer, u), [slots], tolerance)
+
+
 def test_slot_transformer_head_width():
     wide = sum(p.numel() for p in SlotTransformer(SlotTransformerConfig(blocks=1), 12).parameters())
     narrow = sum(p.numel() for p in SlotTransformer(SlotTransformerConfig(blocks=1, head_width=4), 12).parameters())
@@ -280,6 +290,24 @@ def test_broadcast_decoder_paints_each_slot_alone(size):
     pictures = painter(latents)
     assert pictures.shape == (2, 4, 3, *size)
     torch.testing.assert_close(painter(latents[:, 1:2])[:, 0], pictures[:, 1], atol=1e-6, rtol=1e-5)
+
+
+@PRECISIONS
+def test_broadcast_decoder_equals_its_plain_form(dtype, tolerance):
+    painter = SpatialBroadcast(SpatialBroadcastConfig(grid=8, channels=(6, 5, 4)), 5, 3, (32, 32)).to(dtype)
+
+    def slow(latents):
+        rows = torch.linspace(-1, 1, 8).to(dtype)
+        coordinates = torch.stack(torch.meshgrid(rows, rows, indexing="ij"), dim=-1)
+        pictures = []
+        for latent in latents.flatten(0, 1):
+            x = (latent + painter.position(coordinates)).permute(2, 0, 1).unsqueeze(0)
+            for i, layer in enumerate(painter.layers):
+                x = F.relu(layer(F.interpolate(x, scale_factor=2.0) if i < 2 else x))
+            pictures.append(painter.output(x)[0])
+        return torch.stack(pictures).unflatten(0, latents.shape[:2])
+
+    assert_same_function(painter, slow, [torch.randn(2, 3, 5, dtype=dtype)], tolerance)
 
 
 @pytest.mark.parametrize("size", [(12, 12), (4, 4), (64, 64)])

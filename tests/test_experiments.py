@@ -10,14 +10,14 @@ import torch
 import vonet
 from tests.reduced import random_clip, reduced, reduced_experiment
 from tests.test_model import WITHOUT_GRADIENT
-from vonet import experiments
+from vonet import demo, experiments
 from vonet.interface import BadInput, Clip, total
 from vonet.model.attention import DotAttentionConfig, ScaleShiftConfig, UNetAttentionConfig
 from vonet.model.broadcast_decoder import BroadcastDecoderConfig
 from vonet.model.sequential_vae import BalancedKLConfig, PlainKLConfig
 from vonet.model.vonet import VONet, VONetConfig
 from vonet.schedule import constant
-from vonet.training.config import ReplayConfig
+from vonet.training.config import ReplayConfig, TrainingConfig
 from vonet.training.optimizer import GroupConfig, Optimizer, OptimizerConfig
 
 GOLDEN = Path(__file__).parent / "golden" / "vonet_step.json"
@@ -208,6 +208,34 @@ def test_every_option_is_read(monkeypatch, kind):
     model = VONet(config)
     model(random_clip(1, 1))  # schedules and divergences are read when they are used
     assert options - seen == set()
+
+
+def test_every_option_of_a_training_is_read(monkeypatch, tmp_path):
+    """But `replay`, which awaits the training loop that replays."""
+    sprites, seen = experiments.get("vonet-sprites"), set()
+    short = replace(sprites, training=replace(sprites.training, updates=1))
+    monkeypatch.setattr(experiments, "get", lambda _: short)
+    parts = (TrainingConfig, OptimizerConfig, GroupConfig)
+
+    def spy(self, name):
+        seen.add((type(self), name))
+        return object.__getattribute__(self, name)
+
+    for part in parts:
+        monkeypatch.setattr(part, "__getattribute__", spy)
+    demo.run(tmp_path, updates=None, seed=0)
+    unread = {(part, field.name) for part in parts for field in fields(part)} - seen
+    assert unread == {(TrainingConfig, "replay")}
+
+
+def test_the_largest_experiment_takes_a_step_at_full_size():
+    """Sixteen slots, a U-Net of six levels."""
+    model = experiments.get("vonet-movi-e").build_model(seed=0).eval()
+    with torch.no_grad():
+        output, _ = model.step(torch.rand(1, 3, 128, 128), model.initial_state(1))
+    assert output.masks.shape == (1, 16, 128, 128)
+    torch.testing.assert_close(output.masks.sum(1), torch.ones(1, 128, 128))
+    assert count(model.attention.unet) == 3_655_777 + 9 * 32 * (258 - 4) - 2 * 512 * 1536 - 1536
 
 
 def test_an_experiment_refuses_weights_that_do_not_name_its_losses():

@@ -1,4 +1,4 @@
-"""It learns: in a minute on a CPU a small VONet begins to tell moving things apart, without labels."""
+"""It learns: in a minute or two on a CPU a small VONet begins to tell moving things apart, without labels."""
 
 import numpy as np
 import torch

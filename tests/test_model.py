@@ -4,6 +4,7 @@ import subprocess
 import sys
 from dataclasses import replace
 
+import jaxtyping
 import pytest
 import torch
 
@@ -13,9 +14,9 @@ from vonet.blocks.autoregressive import CausalTransformerConfig
 from vonet.interface import BadInput, Clip, SlotState, total
 from vonet.model.attention import ContextMapConfig, DotAttention, DotAttentionConfig, ScaleShiftConfig, UNetAttention
 from vonet.model.backbone import BackboneConfig
-from vonet.model.broadcast_decoder import BroadcastDecoderConfig
+from vonet.model.broadcast_decoder import BroadcastDecoder, BroadcastDecoderConfig
 from vonet.model.sequential_vae import SequentialVAEConfig
-from vonet.model.slots import SlotEncoder, SlotEncoderConfig
+from vonet.model.slots import SlotEncoder, SlotEncoderConfig, Trajectory, TrajectoryConfig
 from vonet.model.vonet import VONet, VONetConfig
 
 PAPER = VONetConfig()
@@ -106,16 +107,20 @@ def test_elements_of_a_batch_do_not_meet(model):
 
 
 @pytest.mark.parametrize("pieces", [[12, 12], [1, 22, 1], [5, 7, 11, 1], [1] * 24])
-def test_any_split_of_a_video_gives_the_same(pieces):
-    model = small_model(KINDS["scale-shift"]).eval()
-    clip, state = random_clip(2, 24), model.initial_state(2)
-    whole, parts = model.unroll(clip, state), []
-    for frames in clip.frames.split(pieces, dim=1):
-        parts.append(model.unroll(Clip(frames), state))
-        state = parts[-1].state
+def test_any_split_of_a_video_gives_the_same(model, pieces):
+    is_first = torch.zeros(2, 24, dtype=torch.bool)
+    is_first[0, 7] = is_first[1, 12] = True
+    clip, state = Clip(torch.rand(2, 24, 3, 32, 32), is_first), model.initial_state(2)
+    with torch.no_grad():
+        whole, parts = model(clip, state), []
+        for frames, first in zip(clip.frames.split(pieces, 1), is_first.split(pieces, 1), strict=True):
+            parts.append(model(Clip(frames, first), state))
+            state = parts[-1].state
     log_masks = torch.cat([part.log_masks for part in parts], dim=1)
-    torch.testing.assert_close(log_masks, whole.log_masks, atol=1e-6, rtol=1e-6)
-    torch.testing.assert_close(state.slots, whole.state.slots, atol=1e-6, rtol=1e-6)
+    torch.testing.assert_close(log_masks, whole.log_masks, atol=1e-4, rtol=1e-4)
+    torch.testing.assert_close(state.slots, whole.state.slots, atol=1e-5, rtol=1e-5)
+    for name, loss in whole.losses.items():
+        torch.testing.assert_close(torch.cat([p.losses[name] for p in parts], 1), loss, atol=1e-3, rtol=1e-4)
 
 
 def test_a_video_is_a_scan_of_the_step(model):
@@ -178,6 +183,26 @@ def test_a_slot_sees_only_what_its_mask_covers(pooling):
     assert not torch.allclose(before[:, 1], after[:, 1])
 
 
+def test_the_trajectory_is_a_gru_an_mlp_and_a_norm():
+    module = Trajectory(TrajectoryConfig(), slot_dim=6).double()
+    with torch.no_grad():
+        for parameter in module.parameters():
+            parameter += 0.1 * torch.randn_like(parameter)
+    y, r = torch.randn(2, 3, 6, dtype=torch.float64), torch.randn(2, 3, 6, dtype=torch.float64)
+    torch.testing.assert_close(module(y, r), plain.trajectory(module, y, r))
+
+
+def test_features_know_where_they_lie():
+    backbone = small_model().backbone
+    grid = backbone.grid
+    assert grid.shape == (16, 16, 4)
+    assert grid[0, 0].tolist() == [0, 0, 1, 1]  # y, x, 1 − y, 1 − x
+    assert grid[15, 0].tolist() == [1, 0, 0, 1]
+    assert grid[3, 15].tolist() == pytest.approx([3 / 15, 1, 12 / 15, 0])
+    features = backbone(torch.zeros(1, 3, 32, 32))
+    assert not torch.allclose(features[..., 8, 8], features[..., 8, 9])
+
+
 def test_a_slot_s_latent_depends_only_on_what_its_mask_covers():
     """Through the trajectory as well: y and r of slot k change with what lies under its mask, and nothing else."""
     model = small_model().eval()
@@ -208,9 +233,9 @@ def test_the_encoder_equals_its_plain_form(dtype, tolerance, pooling):
         total(ours.losses, weights).backward()
         total(theirs.losses, weights).backward()
         for (name, a), b in zip(fast.named_parameters(), slow.parameters(), strict=True):
-            if a.grad is not None:
+            if not name.startswith("initial_slots"):  # the state was given
                 scale = b.grad.abs().max().item()
-                torch.testing.assert_close(a.grad, b.grad, atol=1e-9 * max(scale, 1), rtol=1e-7, msg=name)
+                torch.testing.assert_close(a.grad, b.grad, atol=1e-10 * max(scale, 1), rtol=1e-7, msg=name)
 
 
 def test_the_attention_equals_its_plain_form_at_the_paper_s_size():
@@ -219,7 +244,8 @@ def test_the_attention_equals_its_plain_form_at_the_paper_s_size():
     context = torch.randn(1, 3, 128)
     with torch.no_grad():
         ours, theirs = attention(features, context), plain.attention(attention, features.contiguous(), context)
-    torch.testing.assert_close(ours, theirs, atol=2e-4, rtol=1e-5)
+    torch.testing.assert_close(ours.exp(), theirs.exp(), atol=1e-5, rtol=0)
+    torch.testing.assert_close(ours, theirs, atol=2e-4, rtol=1e-5)  # logarithms of masks near zero are less exact
 
 
 def test_the_context_map_is_nearly_erased_by_the_norm_and_scale_shift_is_not():
@@ -323,7 +349,7 @@ def test_pictures_from_posterior_and_prior(model):
 
 
 def test_a_forecast_is_made_before_the_frame_is_seen(model):
-    """The prior of frame t depends on frames before t alone."""
+    """The prior of frame t, and the picture of it, depend on frames before t alone."""
     if model.sequential_vae.prior is None:
         pytest.skip("no prior in this kind")
     clip, state = random_clip(1, 3), model.initial_state(1)
@@ -333,6 +359,19 @@ def test_a_forecast_is_made_before_the_frame_is_seen(model):
     prior = model.sequential_vae.prior
     assert torch.equal(prior(before.previous_slots[:, 2]).mean, prior(after.previous_slots[:, 2]).mean)
     assert not torch.equal(before.slots[:, 2], after.slots[:, 2])
+    assert torch.equal(model.pictures(before, "prior"), model.pictures(after, "prior"))
+    if isinstance(model.decoder, BroadcastDecoder):  # of an untrained token decoder both may be the same few tokens
+        assert not torch.equal(model.pictures(before)[:, 2], model.pictures(after)[:, 2])
+
+
+def test_a_forecast_does_not_remember_another_video():
+    """Where a video begins, not even the masks of the frame before are used."""
+    model = small_model(KINDS["blend"]).eval()
+    frames, state = torch.rand(1, 3, 3, 32, 32), model.initial_state(1)
+    is_first = torch.tensor([[False, False, True]])
+    together = model.pictures(model.unroll(Clip(frames, is_first), state), "prior")
+    alone = model.pictures(model.unroll(Clip(frames[:, 2:]), model.restart(state, is_first[:, 2])), "prior")
+    torch.testing.assert_close(together[:, 2:], alone)
 
 
 # ---- bad input -------------------------------------------------------------------------------------------------------
@@ -356,6 +395,22 @@ def test_bad_frames_and_states_are_refused_where_they_enter():
             model(random_clip(batch, 2), state)
 
 
+def test_frames_and_states_of_another_kind_are_refused():
+    model = small_model()
+    state, frame = model.initial_state(2), torch.rand(2, 3, 32, 32)
+    with pytest.raises(BadInput, match=r"frames are torch.float64 .* the model is torch.float32"):
+        model.step(frame.double(), state)
+    with pytest.raises(BadInput, match="at least 1 slot"):
+        model.step(frame, state.map(lambda x: x[:, :0]))
+
+
+def test_shapes_of_flags_are_enforced_in_tests():
+    model = small_model()
+    for flags in (torch.zeros(2), torch.zeros(2, 1, 1, dtype=torch.bool)):
+        with pytest.raises(jaxtyping.TypeCheckError):
+            model.restart(model.initial_state(2), flags)
+
+
 @pytest.mark.parametrize("slots", [0, -1])
 def test_a_model_needs_a_slot(slots):
     with pytest.raises(BadInput, match="at least 1"):
@@ -370,15 +425,21 @@ def test_an_empty_batch_is_refused():
 
 
 BAD_OPTIONS = {
+    "interface.Clip([[1, 2]])": "frames are a list; expected a torch tensor B T 3 H W: use torch.from_numpy",
+    "interface.Clip(torch.rand(1, 2, 3, 4, 4), [True, False])": (
+        "is_first is [True, False]; expected a tensor of one boolean per frame: (1, 2)"
+    ),
+    "vonet.VONetConfig(slots=2.5)": "2.5 slots were asked for; a model needs a whole number of them, at least 1",
     "slots.SlotEncoderConfig(pooling='area')": "pooling is 'area'; possible are 'frame', 'mask'",
     "broadcast_decoder.BroadcastDecoderConfig(reading='sum')": "reading is 'sum'; possible are 'blend', 'mixture'",
     "vonet.VONetConfig(enlargement='cubic')": "enlargement is 'cubic'; possible are 'nearest', 'bilinear'",
 }
 
 
-def test_options_that_do_not_exist_are_refused():
+def test_values_of_a_wrong_type_get_a_sentence():
     """In a process of its own: where shapes and types are checked, the check of types comes first."""
-    code = "from vonet.model import broadcast_decoder, slots, vonet\nfrom vonet.interface import BadInput\n"
+    code = "import torch\nfrom vonet import interface\nfrom vonet.interface import BadInput\n"
+    code += "from vonet.model import broadcast_decoder, slots, vonet\n"
     for expression in BAD_OPTIONS:
         code += f"try:\n    {expression}\nexcept BadInput as error:\n    print(error)\n"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)

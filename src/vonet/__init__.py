@@ -19,13 +19,15 @@ _HOMES = {
     "total": "vonet.interface",
 }
 
-__all__ = ["__version__", "experiments", *_HOMES]
+_MODULES = ("experiments", "performance")
+
+__all__ = ["__version__", *_MODULES, *_HOMES]
 
 
 def __getattr__(name: str) -> Any:
     """Import on first use, so that `vonet --help` does not wait for torch."""
-    if name == "experiments":
-        return importlib.import_module("vonet.experiments")
+    if name in _MODULES:
+        return importlib.import_module(f"vonet.{name}")
     if name in _HOMES:
         return getattr(importlib.import_module(_HOMES[name]), name)
     raise AttributeError(f"module 'vonet' has no attribute {name!r}")

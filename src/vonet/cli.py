@@ -6,7 +6,7 @@ import argparse
 import json
 import sys
 from collections.abc import Mapping
-from dataclasses import asdict
+from dataclasses import fields, is_dataclass
 from pathlib import Path
 from typing import Any
 
@@ -53,8 +53,12 @@ def _experiments(arguments: argparse.Namespace) -> None:
         width = max(len(e.name) for e in chosen)
         print("\n".join(f"{e.name:{width}}  {e.summary}" for e in chosen))
     else:
-        print(json.dumps(_plain(asdict(experiments.get(arguments.name))), indent=2))
+        print(json.dumps(_described(experiments.get(arguments.name)), indent=2))
 
 
-def _plain(value: Any) -> Any:
-    return {k: _plain(v) for k, v in value.items()} if isinstance(value, Mapping) else value
+def _described(value: Any) -> Any:
+    """As JSON; each part says what it is, for some have no options of their own."""
+    if is_dataclass(value):
+        options = {option.name: _described(getattr(value, option.name)) for option in fields(value)}
+        return {"part": type(value).__name__, **options}
+    return {k: _described(v) for k, v in value.items()} if isinstance(value, Mapping) else value

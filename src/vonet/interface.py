@@ -36,6 +36,10 @@ def check_choice(option: str, given: str, choices: object) -> None:
 
 def check_frames(frames: Tensor, dimensions: str) -> None:
     """Refuse frames that no model can read. `dimensions` names them: "B 3 H W" or "B T 3 H W"."""
+    if not isinstance(frames, Tensor):
+        raise BadInput(
+            f"frames are a {type(frames).__name__}; expected a torch tensor {dimensions}: use torch.from_numpy"
+        )
     names = dimensions.split()
     shape = tuple(frames.shape)
     if len(shape) != len(names) or shape[-3] != 3 or 0 in shape:
@@ -66,10 +70,13 @@ class Clip:
         shape = self.frames.shape[:2]
         if self.is_first is None:
             object.__setattr__(self, "is_first", torch.zeros(shape, dtype=torch.bool, device=self.frames.device))
-        if self.is_first.shape != shape or self.is_first.dtype != torch.bool:
+        first = self.is_first
+        if not isinstance(first, Tensor) or first.shape != shape or first.dtype != torch.bool:
+            given = f"{first.dtype} of shape {tuple(first.shape)}" if isinstance(first, Tensor) else f"{first!r}"
+            raise BadInput(f"is_first is {given}; expected a tensor of one boolean per frame: {tuple(shape)}")
+        if first.device != self.frames.device:
             raise BadInput(
-                f"is_first is {self.is_first.dtype} of shape {tuple(self.is_first.shape)}; "
-                f"expected one boolean per frame: {tuple(shape)}"
+                f"is_first is on {first.device} and the frames on {self.frames.device}: move one to the other"
             )
 
 
@@ -151,19 +158,19 @@ class Output(Segmentation):
     losses: dict[str, Float[Tensor, "B T"]] = field(default_factory=dict)
 
 
-class VideoModel(Protocol):
+class VideoModel(Protocol[StateT]):
     """What training, evaluation and streaming may ask of a model."""
 
-    def initial_state(self, batch: int, slots: int | None = None, generator: torch.Generator | None = None) -> State:
+    def initial_state(self, batch: int, slots: int | None = None, generator: torch.Generator | None = None) -> StateT:
         """Fresh slots for `batch` videos. Any number of slots works with the same weights."""
 
-    def step(self, frame: Tensor, state: State) -> tuple[StepOutput, State]:
+    def step(self, frame: Tensor, state: StateT) -> tuple[StepOutput, StateT]:
         """One frame `B 3 H W`: masks and the next state."""
 
-    def unroll(self, clip: Clip, state: State | None = None) -> Output:
+    def unroll(self, clip: Clip, state: StateT | None = None) -> Output:
         """Watch a clip; nothing is computed that only learning needs."""
 
-    def __call__(self, clip: Clip, state: State | None = None, update: int = 0) -> Output:
+    def __call__(self, clip: Clip, state: StateT | None = None, update: int = 0) -> Output:
         """Watch a clip and say how well it is explained. `update` is the number of the gradient update, of which
         annealed quantities are pure functions."""
 

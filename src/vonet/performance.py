@@ -5,6 +5,7 @@ from __future__ import annotations
 import ctypes
 import sys
 import warnings
+from types import MethodType
 from typing import Any
 
 _TRIM_THRESHOLD, _TOP_PAD, _MMAP_THRESHOLD = -1, -2, -3  # glibc's names for mallopt
@@ -35,15 +36,15 @@ def compile_encoder(model: Any) -> bool:
     """
     import torch
 
-    plain = model.encode_frame
-    model.encode_frame = torch.compile(plain)
+    # As a method of this very model: a copy of the model then gets a method of its own.
+    model.encode_frame = MethodType(torch.compile(type(model).encode_frame), model)
     try:
         with torch.no_grad():
             parameter = next(model.parameters())
             frame = torch.zeros(1, 3, *model.size, device=parameter.device, dtype=parameter.dtype)
-            model.step(frame, model.initial_state(1))
+            model.step(frame, model.initial_state(1, generator=torch.Generator()))
     except Exception as error:  # whatever the compiler or the C++ toolchain it needs may raise
-        model.encode_frame = plain
+        del model.encode_frame
         reason = (str(error).strip() or type(error).__name__).splitlines()[0]
         warnings.warn(f"torch.compile does not work here ({reason}); continuing without it", stacklevel=2)
         return False

@@ -15,6 +15,7 @@ import torch.nn.functional as F
 from einops import rearrange
 from jaxtyping import Float
 from torch import Tensor, nn
+from torch.autograd.function import once_differentiable
 
 from vonet.blocks.random import drop_mask, dropout
 from vonet.interface import BadInput
@@ -52,6 +53,7 @@ class _CausalAttentionWithDropout(torch.autograd.Function):
         return output.mul_(ctx.gain)
 
     @staticmethod
+    @once_differentiable
     def backward(ctx, d_output: Tensor) -> tuple[Tensor, Tensor, Tensor, None]:
         q, k, v = ctx.saved_tensors
         d_output = d_output * ctx.gain

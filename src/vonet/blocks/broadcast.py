@@ -66,7 +66,7 @@ def mixture_error(
     pictures: Float[Tensor, "B K 3 H W"],
     log_masks: Float[Tensor, "B K H W"],
     sigma: float,
-) -> Float[Tensor, B]:
+) -> Float[Tensor, " B"]:
     """−log Σ_k m_k N(x; μ_k, σ²), per colour channel, summed over the frame (MONet)."""
     squared = (rearrange(frames, "b c h w -> b 1 c h w") - pictures).square()
     normaliser = math.log(sigma) + 0.5 * math.log(2 * math.pi)
@@ -84,6 +84,6 @@ def blend_error(
     pictures: Float[Tensor, "B K 3 H W"],
     log_masks: Float[Tensor, "B K H W"],
     sigma: float,
-) -> Float[Tensor, B]:
+) -> Float[Tensor, " B"]:
     """(x − Σ_k m_k μ_k)² / 2σ², summed over the frame (SAVi)."""
     return (frames - blend(pictures, log_masks)).square().sum((1, 2, 3)) / (2 * sigma**2)

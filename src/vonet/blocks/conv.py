@@ -13,7 +13,7 @@ from torch import Tensor, nn
 
 from vonet.blocks.layers import conv
 
-# Below this size the transposed convolution costs more to start than it saves (benchmarks/attention.py).
+# Below this size the transposed convolution costs more to start than it saves (measured on two cores, docs/log.md).
 SMALLEST_SIDE_FOR_TRANSPOSED = 16
 
 

@@ -118,7 +118,7 @@ class DVAE(nn.Module):
         """The picture of hard tokens: the first layer applied to a one-hot vector is a table look-up."""
         return self._picture(F.embedding(tokens, self.from_tokens.weight.t()) + self.from_tokens.bias)
 
-    def pixel_error(self, frames: Float[Tensor, "B 3 H W"], soft: Float[Tensor, "B N V"]) -> Float[Tensor, B]:
+    def pixel_error(self, frames: Float[Tensor, "B 3 H W"], soft: Float[Tensor, "B N V"]) -> Float[Tensor, " B"]:
         return (self.decode_soft(soft) - frames).square().sum((1, 2, 3))
 
 

@@ -40,4 +40,6 @@ class GaussianHead(nn.Module):
             self.mlp[-1].bias[outputs:] += initial_log_std  # type: ignore
 
     def forward(self, x: Float[Tensor, "*any D"]) -> Gaussian:
-        return Gaussian(*self.mlp(x).chunk(2, dim=-1))
+        parameters = self.mlp(x)
+        at_least_float32 = torch.promote_types(parameters.dtype, torch.float32)  # divergences overflow below
+        return Gaussian(*parameters.to(at_least_float32).chunk(2, dim=-1))

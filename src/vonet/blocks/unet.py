@@ -25,6 +25,9 @@ from vonet.blocks.conv import conv_up_and_skip
 from vonet.blocks.layers import conv, linear
 from vonet.interface import BadInput
 
+Modulation = tuple[Float[Tensor, "N _"], Float[Tensor, "N _"]] | None
+"""A scale (around zero) and a shift for each channel."""
+
 
 class InstanceNorm(nn.GroupNorm):
     """Instance norm with learned scale and shift, as group norm with one channel per group: the same function, with a
@@ -82,7 +85,7 @@ class UNet(nn.Module):
     def encode(
         self,
         first: Float[Tensor, "N C h w"],
-        scale_shift: tuple[Float[Tensor, "N C"], Float[Tensor, "N C"]] | None = None,
+        scale_shift: Modulation = None,
     ) -> tuple[Float[Tensor, "N E"], list[Tensor]]:
         """The vector e and the skips. `scale_shift` acts after the first normalisation."""
         x = self.first_norm(first)

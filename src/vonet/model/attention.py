@@ -24,7 +24,7 @@ from torch import Tensor, nn
 from vonet.blocks.conv import conv_of_constant
 from vonet.blocks.layers import linear
 from vonet.blocks.transformer import SlotTransformer, SlotTransformerConfig
-from vonet.blocks.unet import UNet, UNetConfig
+from vonet.blocks.unet import Modulation, UNet, UNetConfig
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -62,8 +62,15 @@ class ContextMap(nn.Module):
         super().__init__()
         self.inputs = slot_dim
 
-    def first(self, context: Float[Tensor, "N D"], weight: Tensor, size: tuple[int, int]) -> Tensor:
+    def first(
+        self, context: Float[Tensor, "N D"], weight: Float[Tensor, "C D 3 3"], size: tuple[int, int]
+    ) -> Float[Tensor, "N C h w"] | None:
+        """What the context adds to the result of the first convolution."""
         return conv_of_constant(context, weight, size)
+
+    def scale_shifts(self, context: Float[Tensor, "N D"]) -> tuple[Modulation, Modulation]:
+        """What the context does after the first normalisation, and at the bottleneck."""
+        return None, None
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -82,6 +89,13 @@ class ScaleShift(nn.Module):
         self.at_bottleneck = nn.Linear(slot_dim, 2 * width)
         for parameter in self.parameters():
             nn.init.zeros_(parameter)
+
+    def first(self, context: Float[Tensor, "N D"], weight: Tensor, size: tuple[int, int]) -> None:
+        return None
+
+    def scale_shifts(self, context: Float[Tensor, "N D"]) -> tuple[Modulation, Modulation]:
+        at_first, at_bottleneck = self.at_first(context), self.at_bottleneck(context)
+        return at_first.chunk(2, dim=-1), at_bottleneck.chunk(2, dim=-1)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -112,11 +126,7 @@ class UNetAttention(nn.Module):
         estimated = self.estimate(features, context)
         every_context = context.flatten(0, 1)
         first = self._first(features, estimated, every_context)
-        at_first = at_bottleneck = None
-        if isinstance(self.conditioning, ScaleShift):
-            at_first = self.conditioning.at_first(every_context).chunk(2, dim=-1)
-            at_bottleneck = self.conditioning.at_bottleneck(every_context).chunk(2, dim=-1)
-
+        at_first, at_bottleneck = self.conditioning.scale_shifts(every_context)
         h, skips = self.unet.encode(first, at_first)
         if at_bottleneck is not None:
             scale, shift = at_bottleneck
@@ -142,7 +152,7 @@ class UNetAttention(nn.Module):
         )
         masks = torch.stack([estimated.exp(), estimated], dim=-1)  # channels last in memory
         first = F.conv2d(rearrange(masks, "b k h w two -> (b k) two h w"), of_mask, padding=1)
-        if isinstance(self.conditioning, ContextMap):
-            first = first + self.conditioning.first(context, of_context, self.size)
+        if (of_slot := self.conditioning.first(context, of_context, self.size)) is not None:
+            first = first.add_(of_slot)
         shared = F.conv2d(features, of_features, padding=1)
         return first.unflatten(0, (-1, slots)).add_(shared.unsqueeze(1)).flatten(0, 1)

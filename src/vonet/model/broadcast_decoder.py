@@ -60,7 +60,7 @@ class BroadcastDecoder(nn.Module):
         latents: Float[Tensor, "B K D"],
         log_masks: Float[Tensor, "B K h w"],
         update: int,
-    ) -> dict[str, Float[Tensor, B]]:
+    ) -> dict[str, Float[Tensor, " B"]]:
         """−log P(frame | slots, masks), up to a constant for the blend; a sum over the frame."""
         log_masks = enlarge(log_masks, self.small, self.enlargement)
         target = F.avg_pool2d(frames, self.reduction)

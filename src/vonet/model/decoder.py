@@ -58,7 +58,7 @@ class TokenDecoder(nn.Module):
         latents: Float[Tensor, "B K D"],
         log_masks: Float[Tensor, "B K h w"],
         update: int,
-    ) -> dict[str, Float[Tensor, B]]:
+    ) -> dict[str, Float[Tensor, " B"]]:
         """−log P(frame | slots) in tokens, and the dVAE's squared error in pixels; both are sums over the frame."""
         soft = self.dvae.soft_tokens(frames, update)
         tokens = hard(soft)

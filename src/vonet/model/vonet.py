@@ -11,7 +11,9 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING
 
 import torch
 from jaxtyping import Bool, Float
@@ -25,6 +27,7 @@ from vonet.interface import (
     Output,
     SlotState,
     StepOutput,
+    VideoModel,
     check_choice,
     check_frames,
 )
@@ -66,6 +69,7 @@ class VONetConfig:
     """How masks reach the frame's size."""
 
     def __post_init__(self) -> None:
+        object.__setattr__(self, "size", tuple(self.size))  # a list, as JSON has it, will do
         _check_slots(self.slots)
         check_choice("enlargement", self.enlargement, Enlargement)
 
@@ -128,7 +132,7 @@ class VONet(nn.Module):
         noise = draw_noise(batch, count, self.slot_dim, self.slot_encoder.value.weight, generator)
         return SlotState(slots=self.initial_slots(noise), noise=noise)
 
-    def restart(self, state: SlotState, is_first: Bool[Tensor, B]) -> SlotState:
+    def restart(self, state: SlotState, is_first: Bool[Tensor, " B"]) -> SlotState:
         """Fresh slots, grown from the state's noise, for the elements where a video begins."""
         fresh = self.initial_slots(state.noise)
         return replace(state, slots=torch.where(is_first[:, None, None], fresh, state.slots))
@@ -163,15 +167,24 @@ class VONet(nn.Module):
 
     @torch.no_grad()
     def pictures(self, output: Output, source: str = "posterior") -> Float[Tensor, "B T 3 H W"]:
-        """The frames as the slots see them ("posterior") or as they were forecast before each was seen ("prior")."""
+        """The frames as the slots see them ("posterior") or as they were forecast before each was seen ("prior").
+
+        Nothing of a frame is in its forecast: a decoder that needs masks gets those of the frame before, and even ones
+        where a video begins.
+        """
+        log_masks = output.log_masks
         if source == "posterior":
             latents = self.sequential_vae.posterior(output.slots.flatten(0, 1)).mean
         elif source == "prior" and self.sequential_vae.prior is not None:
             latents = self.sequential_vae.prior(output.previous_slots.flatten(0, 1)).mean
+            even = torch.full_like(log_masks[:, :1], -math.log(log_masks.shape[2]))
+            goes_on = (output.previous_slots[:, 1:] == output.slots[:, :-1]).all(-1).all(-1)
+            before = torch.where(goes_on[..., None, None, None], log_masks[:, :-1], even)
+            log_masks = torch.cat([even, before], dim=1)
         else:
             sources = "posterior" + (", prior" if self.sequential_vae.prior is not None else "")
             raise BadInput(f"no pictures can be made from {source!r}; this model has: {sources}")
-        pictures = self.decoder.picture(latents, output.log_masks.flatten(0, 1))
+        pictures = self.decoder.picture(latents, log_masks.flatten(0, 1))
         return pictures.unflatten(0, output.slots.shape[:2])
 
     @torch.no_grad()
@@ -195,14 +208,27 @@ class VONet(nn.Module):
                 f"frames are {frames.shape[-2]}x{frames.shape[-1]}; this model was built for "
                 f"{self.size[0]}x{self.size[1]}: resize the frames, or build the model with their size"
             )
-        if state.slots.shape[0] != frames.shape[0] or state.slots.shape[-1] != self.slot_dim:
+        weight = self.slot_encoder.value.weight
+        if frames.dtype != weight.dtype or frames.device != weight.device:
             raise BadInput(
-                f"the state is of {state.slots.shape[0]} videos with slots of width {state.slots.shape[-1]}, the "
-                f"frames of {frames.shape[0]} videos and the model of width {self.slot_dim}: start with "
-                f"model.initial_state({frames.shape[0]})"
+                f"frames are {frames.dtype} on {frames.device}, the model is {weight.dtype} on {weight.device}: "
+                "move one to the other with .to(...)"
+            )
+        batch, slots, width = state.slots.shape
+        if batch != len(frames) or width != self.slot_dim or slots < 1 or state.noise.shape != state.slots.shape:
+            raise BadInput(
+                f"the state has slots of shape {tuple(state.slots.shape)} and noise of {tuple(state.noise.shape)}; "
+                f"expected both to be {len(frames)} videos x at least 1 slot x {self.slot_dim}: start with "
+                f"model.initial_state({len(frames)})"
             )
 
 
 def _check_slots(slots: int) -> None:
-    if slots < 1:
-        raise BadInput(f"{slots} slots were asked for; a model needs at least 1")
+    if not isinstance(slots, int) or slots < 1:
+        raise BadInput(f"{slots} slots were asked for; a model needs a whole number of them, at least 1")
+
+
+if TYPE_CHECKING:
+
+    def _keeps_the_contract(model: VONet) -> VideoModel[SlotState]:
+        return model
