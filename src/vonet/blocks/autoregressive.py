@@ -20,6 +20,7 @@ from torch.autograd.function import once_differentiable
 from vonet.blocks.random import drop_mask, dropout
 from vonet.interface import BadInput
 
+Advance = Callable[[Tensor, Tensor, Tensor, Tensor], Tensor]
 # Queries are taken this many at a time, so that keys in the future of all of them are never touched.
 ROWS = 128
 
@@ -139,41 +140,42 @@ class CausalBlock(nn.Module):
 
         return x + self._drop(self.mlp_output(F.relu_(self.mlp_hidden(self.mlp_norm(x)))))
 
-    def generator(self, memory: Float[Tensor, "B K W"], length: int) -> Callable[[Tensor, int], Tensor]:
-        """The block as a function of one position after another, which remembers keys and values of earlier ones.
+    def generator(self, memory: Float[Tensor, "B K W"]) -> Advance:
+        """The block as a function of one position after another. Equals `forward` without dropout.
 
-        Equals `forward` without dropout. Tensors are tiny here and each operation costs its start, so weights that
-        meet no non-linearity in between are multiplied beforehand: the memory's keys with the query projection, its
-        values with the output projection.
+        It is given the vector at the position, where to keep the position's key and value, and all keys and values kept
+        so far. Tensors are tiny here and each operation costs its start, so whatever can be done beforehand is: weights
+        are transposed, and those that meet no non-linearity in between are multiplied, the memory's keys with the
+        query projection and its values with the output projection.
         """
         batch, width, heads = len(memory), memory.shape[-1], self.heads
         d = width // heads
+        scale = 1 / math.sqrt(d)
         memory_k, memory_v = self._split(self.cross_kv(memory), 2)
         query, output = self.cross_q.weight.view(heads, d, width), self.cross_output.weight.view(width, heads, d)
-        to_scores = torch.einsum("hdw,bhkd->bwhk", query / math.sqrt(d), memory_k).flatten(2)
-        from_scores = torch.einsum("bhkd,whd->bhkw", memory_v, output).flatten(1, 2)
-        to_residual = self.self_output.weight.t()
-        kept = memory.new_empty(batch, 2, heads, length, d)
-        kept_k, kept_v = kept.unbind(1)
-        at = kept.unbind(3)
+        to_scores = torch.einsum("hdw,bhkd->bwhk", query * scale, memory_k).flatten(2).contiguous()
+        from_scores = torch.einsum("bhkd,whd->bhkw", memory_v, output).flatten(1, 2).contiguous()
+        to_qkv = torch.cat([self.self_qkv.weight[:width] * scale, self.self_qkv.weight[width:]]).t().contiguous()
+        to_residual = self.self_output.weight.t().contiguous()
+        to_hidden, from_hidden = self.mlp_hidden.weight.t().contiguous(), self.mlp_output.weight.t().contiguous()
+        hidden_bias, output_bias = self.mlp_hidden.bias, self.mlp_output.bias
         of_block = (self.self_norm, self.cross_norm, self.mlp_norm)
         self_norm, cross_norm, mlp_norm = ((n.normalized_shape, n.weight, n.bias, n.eps) for n in of_block)
-        qkv, hidden, last, replaces_input = self.self_qkv.weight, self.mlp_hidden, self.mlp_output, self.replaces_input
+        replaces_input = self.replaces_input
 
-        def advance(x: Tensor, position: int) -> Tensor:
+        def advance(x: Tensor, here: Tensor, k: Tensor, v: Tensor) -> Tensor:
             normed = F.layer_norm(x, *self_norm)
             x = normed if replaces_input else x
-            parts = F.linear(normed, qkv).view(batch, 3, heads, 1, d)
-            at[position].copy_(parts[:, 1:, :, 0])
-            k, v = kept_k.narrow(2, 0, position + 1), kept_v.narrow(2, 0, position + 1)
-            attended = F.scaled_dot_product_attention(parts[:, 0], k, v).view(batch, width)
-            x = torch.addmm(x, attended, to_residual).unsqueeze(1)
+            q, k_v = torch.mm(normed, to_qkv).view(batch, 3, heads, d).split((1, 2), dim=1)
+            here.copy_(k_v)
+            p = torch.bmm(q.reshape(batch * heads, 1, d), k).softmax(-1)
+            x = torch.addmm(x, torch.bmm(p, v).view(batch, width), to_residual).unsqueeze(1)
 
             p = torch.bmm(F.layer_norm(x, *cross_norm), to_scores).view(batch, heads, -1).softmax(-1)
             x = torch.baddbmm(x, p.view(batch, 1, -1), from_scores).squeeze(1)
 
-            y = F.relu_(F.linear(F.layer_norm(x, *mlp_norm), hidden.weight, hidden.bias))
-            return x.add_(F.linear(y, last.weight, last.bias))
+            y = torch.addmm(hidden_bias, F.layer_norm(x, *mlp_norm), to_hidden).relu_()
+            return x.add_(output_bias).addmm_(y, from_hidden)
 
         return advance
 
@@ -181,6 +183,7 @@ class CausalBlock(nn.Module):
 class CausalTransformer(nn.Module):
     def __init__(self, config: CausalTransformerConfig):
         super().__init__()
+        self.heads = config.heads
         self.blocks = nn.ModuleList(CausalBlock(config, replaces_input=i == 0) for i in range(config.blocks))
         self.norm = nn.LayerNorm(config.width)
 
@@ -190,12 +193,18 @@ class CausalTransformer(nn.Module):
         return self.norm(x)
 
     def generator(self, memory: Float[Tensor, "B K W"], length: int) -> Callable[[Tensor, int], Tensor]:
-        """The transformer as a function of one position after another (see `CausalBlock.generator`)."""
-        advances = [block.generator(memory, length) for block in self.blocks]  # type: ignore[operator]
+        """The transformer as a function of one position after another, which remembers keys and values."""
+        advances = [block.generator(memory) for block in self.blocks]  # type: ignore[operator]
+        kept = memory.new_empty(len(advances), 2, len(memory), self.heads, length, memory.shape[-1] // self.heads)
+        every_k, every_v = kept.flatten(2, 3).unbind(1)  # blocks B*heads N d
+        norm = self.norm
 
         def advance(x: Float[Tensor, "B W"], position: int) -> Float[Tensor, "B W"]:
-            for advance_block in advances:
-                x = advance_block(x, position)
-            return self.norm(x)
+            heres = kept.select(4, position).transpose(1, 2).unbind(0)
+            ks = every_k.narrow(2, 0, position + 1).mT.unbind(0)
+            vs = every_v.narrow(2, 0, position + 1).unbind(0)
+            for advance_block, here, k, v in zip(advances, heres, ks, vs, strict=True):
+                x = advance_block(x, here, k, v)
+            return norm(x)
 
         return advance
