@@ -17,7 +17,7 @@ from vonet.blocks.gaussian import Gaussian, GaussianHead, kl_divergence
 from vonet.blocks.random import drop_mask, dropout, gumbel_like
 from vonet.blocks.transformer import SlotTransformer, SlotTransformerConfig
 from vonet.blocks.unet import UNet, UNetConfig
-from vonet.interface import BadInput
+from vonet.errors import BadInput
 from vonet.model.sequential_vae import BalancedKLConfig, PlainKLConfig
 
 PRECISIONS = pytest.mark.parametrize(

@@ -11,7 +11,8 @@ import vonet
 from tests.reduced import random_clip, reduced, reduced_experiment
 from tests.test_model import WITHOUT_GRADIENT
 from vonet import demo, experiments
-from vonet.interface import BadInput, Clip, total
+from vonet.errors import BadInput
+from vonet.interface import Clip, total
 from vonet.model.attention import DotAttentionConfig, ScaleShiftConfig, UNetAttentionConfig
 from vonet.model.broadcast_decoder import BroadcastDecoderConfig
 from vonet.model.sequential_vae import BalancedKLConfig, PlainKLConfig

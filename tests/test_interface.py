@@ -2,7 +2,8 @@ import jaxtyping
 import pytest
 import torch
 
-from vonet.interface import BadInput, Clip, SlotState, check_frames, enlarge, total
+from vonet.errors import BadInput
+from vonet.interface import Clip, SlotState, check_frames, enlarge, total
 from vonet.schedule import Schedule, constant
 
 

@@ -11,7 +11,8 @@ import torch
 from tests import plain
 from tests.reduced import random_clip, reduced, small_model
 from vonet.blocks.autoregressive import CausalTransformerConfig
-from vonet.interface import BadInput, Clip, SlotState, total
+from vonet.errors import BadInput
+from vonet.interface import Clip, SlotState, total
 from vonet.model.attention import ContextMapConfig, DotAttention, DotAttentionConfig, ScaleShiftConfig, UNetAttention
 from vonet.model.backbone import BackboneConfig
 from vonet.model.broadcast_decoder import BroadcastDecoder, BroadcastDecoderConfig
@@ -438,7 +439,7 @@ BAD_OPTIONS = {
 
 def test_values_of_a_wrong_type_get_a_sentence():
     """In a process of its own: where shapes and types are checked, the check of types comes first."""
-    code = "import torch\nfrom vonet import interface\nfrom vonet.interface import BadInput\n"
+    code = "import torch\nfrom vonet import interface\nfrom vonet.errors import BadInput\n"
     code += "from vonet.model import broadcast_decoder, slots, vonet\n"
     for expression in BAD_OPTIONS:
         code += f"try:\n    {expression}\nexcept BadInput as error:\n    print(error)\n"

@@ -13,13 +13,13 @@ __version__ = "0.1.0"
 
 _HOMES = {
     "Clip": "vonet.interface",
-    "BadInput": "vonet.interface",
+    "BadInput": "vonet.errors",
     "VONet": "vonet.model.vonet",
     "VONetConfig": "vonet.model.vonet",
     "total": "vonet.interface",
 }
 
-_MODULES = ("experiments", "performance")
+_MODULES = ("data", "experiments", "performance")
 
 __all__ = ["__version__", *_MODULES, *_HOMES]
 

@@ -10,11 +10,11 @@ from dataclasses import fields, is_dataclass
 from pathlib import Path
 from typing import Any
 
+from vonet.errors import BadInput
+
 
 def main() -> None:
     arguments = _parser().parse_args()
-    from vonet.interface import BadInput  # not before: `--help` need not wait for torch
-
     try:
         arguments.run(arguments)
     except BadInput as error:

@@ -12,8 +12,9 @@ from tqdm import tqdm
 
 from vonet import experiments
 from vonet.data.sprites import sprite_videos
+from vonet.errors import BadInput
 from vonet.figures.sheet import coloured, write_sheet
-from vonet.interface import BadInput, Clip, total
+from vonet.interface import Clip, total
 from vonet.model.vonet import VONet
 from vonet.performance import keep_freed_memory
 from vonet.training.config import TrainingConfig

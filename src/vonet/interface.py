@@ -14,24 +14,16 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, fields, replace
-from typing import Literal, Protocol, TypeVar, get_args
+from typing import Literal, Protocol, TypeVar
 
 import torch
 import torch.nn.functional as F
 from jaxtyping import Float
 from torch import Tensor, nn
 
+from vonet.errors import BadInput
+
 Enlargement = Literal["nearest", "bilinear"]
-
-
-class BadInput(ValueError):
-    """A user's mistake, said in one sentence: what was given, what is possible, what to do."""
-
-
-def check_choice(option: str, given: str, choices: object) -> None:
-    """Refuse a name that is not among those of a `Literal`."""
-    if given not in get_args(choices):
-        raise BadInput(f"{option} is {given!r}; possible are {', '.join(map(repr, get_args(choices)))}")
 
 
 def check_frames(frames: Tensor, dimensions: str) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from bisect import bisect_right
 from dataclasses import dataclass
 
-from vonet.interface import BadInput
+from vonet.errors import BadInput
 
 
 @dataclass(frozen=True)

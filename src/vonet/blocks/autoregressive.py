@@ -18,7 +18,7 @@ from torch import Tensor, nn
 from torch.autograd.function import once_differentiable
 
 from vonet.blocks.random import drop_mask, dropout
-from vonet.interface import BadInput
+from vonet.errors import BadInput
 
 Advance = Callable[[Tensor, Tensor, Tensor, Tensor], Tensor]
 # Queries are taken this many at a time, so that keys in the future of all of them are never touched.

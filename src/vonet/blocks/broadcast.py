@@ -14,7 +14,7 @@ from torch import Tensor, nn
 
 from vonet.blocks.conv import upsampled_conv
 from vonet.blocks.layers import conv, linear
-from vonet.interface import BadInput
+from vonet.errors import BadInput
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -16,7 +16,7 @@ from torch import Tensor, nn
 
 from vonet.blocks.layers import conv, linear
 from vonet.blocks.random import gumbel_like
-from vonet.interface import BadInput
+from vonet.errors import BadInput
 from vonet.schedule import Schedule
 
 

@@ -23,7 +23,7 @@ from torch import Tensor, nn
 
 from vonet.blocks.conv import conv_up_and_skip
 from vonet.blocks.layers import conv, linear
-from vonet.interface import BadInput
+from vonet.errors import BadInput
 
 Modulation = tuple[Float[Tensor, "N _"], Float[Tensor, "N _"]] | None
 """A scale (around zero) and a shift for each channel."""

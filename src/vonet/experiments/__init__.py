@@ -5,11 +5,11 @@ An experiment is a function that returns a complete, typed description; a varian
 
 from __future__ import annotations
 
+from vonet.errors import BadInput
 from vonet.experiments.ablations import ablations
 from vonet.experiments.experiment import Experiment
 from vonet.experiments.sprites import vonet_sprites
 from vonet.experiments.vonet import vonet_image_movi, vonet_movi
-from vonet.interface import BadInput
 
 __all__ = ["Experiment", "get", "names"]
 

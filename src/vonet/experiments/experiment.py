@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 
 import torch
 
-from vonet.interface import BadInput
+from vonet.errors import BadInput
 from vonet.model.vonet import VONet, VONetConfig
 from vonet.performance import compile_encoder
 from vonet.training.config import TrainingConfig

@@ -10,6 +10,8 @@ import numpy as np
 from jaxtyping import Int, UInt8
 from PIL import Image
 
+from vonet.writing import written_aside
+
 
 def colours(count: int) -> UInt8[np.ndarray, "count 3"]:
     """Colours that stay the same for the same number: hues a golden ratio apart."""
@@ -33,7 +35,5 @@ def write_sheet(path: Path, rows: Sequence[UInt8[np.ndarray, "columns H W 3"]], 
             top, left = gap + y * (h * scale + gap), gap + x * (w * scale + gap)
             enlarged = picture.repeat(scale, axis=0).repeat(scale, axis=1)
             sheet[top : top + h * scale, left : left + w * scale] = enlarged
-    path.parent.mkdir(parents=True, exist_ok=True)
-    aside = path.with_name(path.name + ".part")
-    Image.fromarray(sheet).save(aside, format="PNG")
-    aside.replace(path)
+    with written_aside(path) as aside:
+        Image.fromarray(sheet).save(aside, format="PNG")

@@ -11,7 +11,7 @@ from torch import Tensor, nn
 
 from vonet.blocks.conv import ResidualBlock
 from vonet.blocks.layers import conv, mlp
-from vonet.interface import BadInput
+from vonet.errors import BadInput
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -13,7 +13,8 @@ from jaxtyping import Float
 from torch import Tensor, nn
 
 from vonet.blocks.broadcast import SpatialBroadcast, SpatialBroadcastConfig, blend, blend_error, mixture_error
-from vonet.interface import BadInput, Enlargement, check_choice, enlarge
+from vonet.errors import BadInput, check_choice
+from vonet.interface import Enlargement, enlarge
 
 Reading = Literal["blend", "mixture"]
 

@@ -12,7 +12,7 @@ from torch import Tensor, nn
 
 from vonet.blocks.layers import linear, mlp
 from vonet.blocks.transformer import SlotTransformer, SlotTransformerConfig
-from vonet.interface import check_choice
+from vonet.errors import check_choice
 
 Pooling = Literal["frame", "mask"]
 

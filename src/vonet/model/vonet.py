@@ -20,15 +20,14 @@ from jaxtyping import Bool, Float
 from torch import Tensor, nn
 
 from vonet.blocks.time import scan
+from vonet.errors import BadInput, check_choice
 from vonet.interface import (
-    BadInput,
     Clip,
     Enlargement,
     Output,
     SlotState,
     StepOutput,
     VideoModel,
-    check_choice,
     check_frames,
 )
 from vonet.model.attention import DotAttention, DotAttentionConfig, UNetAttention, UNetAttentionConfig

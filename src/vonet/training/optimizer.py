@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import torch
 from torch import nn
 
-from vonet.interface import BadInput
+from vonet.errors import BadInput
 from vonet.schedule import Schedule
 
 

@@ -1,0 +1,344 @@
+"""Our own store: what `vonet generate` and `vonet prepare` write and training reads.
+
+A store is a folder with one index and one `.npz` file per video, which numpy reads without us::
+
+    OUT/index.json           format, version, how it was made, and for each video its file, length, size and checksum
+    OUT/train/000000.npz     frames       T H W 3 bytes, not compressed, so that any range of frames is one read
+                             ids_values   true ids as runs of equal ids over the pixels of a frame, row by row
+                             ids_lengths  np.repeat(ids_values, ids_lengths).reshape(frames.shape[:3]) is ids, T H W
+                             ids_starts   frame t has the runs ids_starts[t] to ids_starts[t + 1]
+                             about.json   whatever else is known, beside any number of further arrays
+
+Every file is written aside and renamed, the index last of all: a folder without an index is no store, and a video file
+under its own name is whole. So an interrupted command goes on where it stopped, any number of processes may read while
+nobody writes, and a lock keeps two writers apart.
+"""
+
+from __future__ import annotations
+
+import io
+import json
+import tempfile
+import zipfile
+import zlib
+from collections.abc import Iterable, Mapping, Sequence
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from jaxtyping import Integer, UInt8
+
+from vonet.data.video import Video, Videos
+from vonet.errors import BadInput
+from vonet.writing import disc_refusals, written_aside
+
+FORMAT, VERSION = "vonet-store", 1
+INDEX, UNFINISHED = "index.json", "unfinished.json"
+ID_TYPES = (np.uint8, np.uint16, np.uint32)
+
+
+def run_lengths(ids: Integer[np.ndarray, "T H W"]) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Values and lengths of the runs of equal ids, and how many runs each frame has."""
+    rows = ids.reshape(len(ids), -1)
+    begins = np.ones(rows.shape, bool)
+    begins[:, 1:] = rows[:, 1:] != rows[:, :-1]
+    at = np.flatnonzero(begins)
+    return rows.ravel()[at], np.diff(at, append=rows.size).astype(np.uint32), begins.sum(axis=1)
+
+
+def write_video(
+    path: Path,
+    pieces: Iterable[tuple[np.ndarray, np.ndarray | None]],
+    about: Mapping[str, Any],
+    arrays: Mapping[str, np.ndarray] | None = None,
+) -> None:
+    """One video file, from pieces of frames and ids (all with ids, or none), in the memory of one piece.
+
+    `about` gives at least its `name` and what it was `made_by`."""
+    values: list[np.ndarray] = []
+    lengths: list[np.ndarray] = []
+    counts: list[np.ndarray] = []
+    frames_count, size = 0, (0, 0)
+    with written_aside(path) as aside, tempfile.TemporaryFile(dir=path.parent) as raw:
+        for frames, ids in pieces:
+            frames_count, size = frames_count + len(frames), frames.shape[1:3]
+            raw.write(np.ascontiguousarray(frames, np.uint8).tobytes())
+            if ids is not None:
+                for kept, new in zip((values, lengths, counts), run_lengths(ids), strict=True):
+                    kept.append(new)
+        if not frames_count:
+            raise BadInput(f"{about.get('name', path)} has no frames; a video needs at least one")
+        with zipfile.ZipFile(aside, "w") as archive:
+            with archive.open(_member("frames.npy"), "w", force_zip64=True) as member:
+                header = {"descr": "|u1", "fortran_order": False, "shape": (frames_count, *size, 3)}
+                np.lib.format.write_array_header_1_0(member, header)
+                raw.seek(0)
+                while block := raw.read(1 << 20):
+                    member.write(block)
+            if values:
+                joined = np.concatenate(values)
+                _write_array(archive, "ids_values", joined.astype(_smallest(joined)))
+                runs = np.concatenate(lengths)
+                _write_array(archive, "ids_lengths", runs.astype(_smallest(runs)))
+                _write_array(archive, "ids_starts", np.cumsum([0, *np.concatenate(counts)]).astype(np.int64))
+            for name, array in (arrays or {}).items():
+                _write_array(archive, name, array, zipfile.ZIP_DEFLATED)
+            text = json.dumps(about, ensure_ascii=False, sort_keys=True, indent=1)
+            archive.writestr(_member("about.json", zipfile.ZIP_DEFLATED), text)
+
+
+def _member(name: str, compression: int = zipfile.ZIP_STORED) -> zipfile.ZipInfo:
+    """Without the time of day, so that the same video is the same bytes."""
+    member = zipfile.ZipInfo(name, date_time=(1980, 1, 1, 0, 0, 0))
+    member.compress_type = compression
+    return member
+
+
+def _write_array(archive: zipfile.ZipFile, name: str, array: np.ndarray, compression: int = zipfile.ZIP_STORED) -> None:
+    content = io.BytesIO()
+    np.lib.format.write_array(content, np.ascontiguousarray(array), allow_pickle=False)
+    archive.writestr(_member(f"{name}.npy", compression), content.getvalue())
+
+
+def _smallest(values: np.ndarray) -> np.dtype:
+    """The smallest unsigned type that holds them all."""
+    return next(np.dtype(t) for t in ID_TYPES if values.max() <= np.iinfo(t).max)
+
+
+class StoredVideo(Video):
+    def __init__(self, root: Path, entry: Mapping[str, Any]):
+        super().__init__(str(entry["name"]), str(entry["split"]))
+        self.path = root / entry["file"]
+        self._length, self._size = int(entry["frames"]), (int(entry["height"]), int(entry["width"]))
+        self._has_ids, self._frames_at = bool(entry["ids"]), int(entry["frames_at"])
+
+    def __len__(self) -> int:
+        return self._length
+
+    @property
+    def size(self) -> tuple[int, int]:
+        return self._size
+
+    @property
+    def has_ids(self) -> bool:
+        return self._has_ids
+
+    def _read(self, start: int, stop: int) -> UInt8[np.ndarray, "T H W 3"]:
+        shape = (stop - start, *self._size, 3)
+        frame = self._size[0] * self._size[1] * 3
+        try:
+            pixels = np.fromfile(self.path, np.uint8, (stop - start) * frame, offset=self._frames_at + start * frame)
+            return pixels.reshape(shape)
+        except (OSError, ValueError):
+            raise _broken(self.path) from None
+
+    def _read_ids(self, start: int, stop: int) -> Integer[np.ndarray, "T H W"]:
+        values, lengths, starts = self._runs
+        runs = slice(starts[start], starts[stop])
+        try:
+            return np.repeat(values[runs], lengths[runs]).reshape(stop - start, *self._size)
+        except ValueError:
+            raise _broken(self.path) from None
+
+    @cached_property
+    def _runs(self) -> tuple[np.ndarray, ...]:
+        return tuple(self._arrays(["ids_values", "ids_lengths", "ids_starts"]).values())
+
+    @cached_property
+    def annotations(self) -> Mapping[str, Any]:
+        """What about.json says, and the arrays beside it."""
+        about: dict[str, Any] = {}
+        with _archive(self.path) as archive:
+            about = json.loads(archive.read("about.json"))
+            names = [n.removesuffix(".npy") for n in archive.namelist() if n.endswith(".npy")]
+        return about | self._arrays([n for n in names if n != "frames" and not n.startswith("ids_")])
+
+    def _arrays(self, names: Sequence[str]) -> dict[str, np.ndarray]:
+        try:
+            with np.load(self.path, allow_pickle=False) as archive:
+                return {name: archive[name] for name in names}
+        except (OSError, ValueError, KeyError, EOFError, zipfile.BadZipFile, zlib.error):
+            raise _broken(self.path) from None
+
+
+def _archive(path: Path) -> zipfile.ZipFile:
+    try:
+        return zipfile.ZipFile(path)
+    except (OSError, zipfile.BadZipFile):
+        raise _broken(path) from None
+
+
+def _broken(path: Path) -> BadInput:
+    return BadInput(f"{path} is missing or damaged: run the command that made this store again, it repairs it")
+
+
+def describe(path: Path) -> dict[str, Any] | None:
+    """The index entry of a video file, from its content alone; None if the file is missing or damaged."""
+    try:
+        with zipfile.ZipFile(path) as archive:
+            if archive.testzip() is not None:
+                return None
+            names = archive.namelist()
+            with archive.open("frames.npy") as member:
+                np.lib.format.read_magic(member)
+                shape, _, _ = np.lib.format.read_array_header_1_0(member)
+                header = member.tell()
+            about = {"made_by": None, **json.loads(archive.read("about.json"))}
+            where = archive.getinfo("frames.npy").header_offset
+        with path.open("rb") as file:
+            file.seek(where + 26)
+            lengths = np.frombuffer(file.read(4), "<u2")
+            file.seek(0)
+            checksum = 0
+            while block := file.read(1 << 20):
+                checksum = zlib.crc32(block, checksum)
+    except (OSError, ValueError, KeyError, zipfile.BadZipFile, zlib.error):
+        return None
+    return {
+        "name": about["name"],
+        "made_by": about["made_by"],
+        "frames": shape[0],
+        "height": shape[1],
+        "width": shape[2],
+        "ids": "ids_values.npy" in names,
+        "frames_at": where + 30 + int(lengths.sum()) + header,
+        "bytes": path.stat().st_size,
+        "crc32": checksum,
+    }
+
+
+class Store:
+    """A store while it is being made. Use as a context: it holds the folder's lock.
+
+    `made_by` says everything that decides the videos; the folder of another one is refused. Asking for more videos than
+    a finished store has makes it grow.
+    """
+
+    def __init__(self, out: Path, made_by: Mapping[str, Any]):
+        self.out = out
+        self.made_by = json.loads(json.dumps(made_by))
+
+    def __enter__(self) -> Store:
+        with disc_refusals(self.out):
+            self.out.mkdir(parents=True, exist_ok=True)
+            marker = self.out / UNFINISHED
+            fresh = {INDEX, UNFINISHED}.isdisjoint(path.name for path in self.out.iterdir())
+            if fresh and any(self.out.iterdir()):
+                raise BadInput(f"{self.out} is not empty and not a store: choose a new folder, or empty this one")
+            self._lock = marker.open("a+")
+        _lock(self._lock, self.out)
+        self._lock.seek(0)
+        before = self._lock.read()
+        begun = _made_by(before, self.out)
+        if begun is not None and begun != self.made_by:
+            self._lock.close()
+            if (self.out / INDEX).exists():
+                marker.unlink(missing_ok=True)
+            raise BadInput(f"{self.out} holds other videos: {_difference(begun, self.made_by)}; choose another folder")
+        with disc_refusals(marker):
+            self._lock.truncate(0)
+            self._lock.write(json.dumps(self.made_by, indent=1))
+            self._lock.flush()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._lock.close()
+
+    def path(self, split: str, number: int) -> Path:
+        return self.out / split / f"{number:06d}.npz"
+
+    def finish(self, entries: Sequence[Mapping[str, Any]]) -> None:
+        """Write the index; from now on it is a store. `entries`: what `describe` says, with `split` and `file`."""
+        index = {"format": FORMAT, "version": VERSION, "made_by": self.made_by, "videos": list(entries)}
+        lines = ",\n".join(json.dumps(entry, ensure_ascii=False, sort_keys=True) for entry in index.pop("videos"))
+        head = json.dumps(index, ensure_ascii=False, sort_keys=True, indent=1)[:-2]
+        with written_aside(self.out / INDEX) as aside:
+            aside.write_text(f'{head},\n "videos": [\n{lines}\n]}}\n')
+        (self.out / UNFINISHED).unlink(missing_ok=True)
+
+    def entry(self, split: str, number: int) -> dict[str, Any] | None:
+        """The index entry of a video that is there, whole, and made as this store is."""
+        path = self.path(split, number)
+        described = describe(path)
+        if described is None or described.pop("made_by") != self.made_by:
+            return None
+        return {"split": split, "file": path.relative_to(self.out).as_posix(), **described}
+
+
+def _lock(file: Any, out: Path) -> None:
+    try:
+        import fcntl
+    except ImportError:  # a system without these locks
+        return
+    try:
+        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except OSError:
+        file.close()
+        raise BadInput(f"another command is writing to {out}: wait for it, or choose another folder") from None
+
+
+def _made_by(marker: str, out: Path) -> dict[str, Any] | None:
+    """What the folder was begun with, if anything says so; the videos say it too, each for itself."""
+    try:
+        return json.loads(marker) if marker else _read_index(out)["made_by"]
+    except ValueError:
+        return None
+
+
+def _difference(old: Mapping[str, Any], new: Mapping[str, Any]) -> str:
+    keys = [key for key in sorted({*old, *new}) if old.get(key) != new.get(key)]
+    return ", ".join(f"{key} {old.get(key)!r} instead of {new.get(key)!r}" for key in keys)
+
+
+def is_store(folder: Path) -> bool:
+    return (folder / INDEX).is_file() or (folder / UNFINISHED).is_file()
+
+
+def open_store(root: Path) -> Videos:
+    """The videos of a store. Those whose file is missing or has the wrong size are problems, not videos."""
+    index = _read_index(root)
+    videos, problems = [], []
+    for entry in index["videos"]:
+        try:
+            video = StoredVideo(root, entry)
+            found = video.path.stat().st_size if video.path.is_file() else None
+        except (KeyError, TypeError, ValueError):
+            raise _damaged_index(root) from None
+        if found == entry["bytes"]:
+            videos.append(video)
+        else:
+            seen = "is missing" if found is None else f"has {found} bytes instead of {entry['bytes']}"
+            problems.append(f"{video.path} {seen}: run the command that made this store again")
+    return Videos(videos, "vonet store", root, problems)
+
+
+def damaged(root: Path, videos: Videos) -> list[str]:
+    """Read everything: a sentence for each video whose checksum is wrong."""
+    checksums = {entry["file"]: entry["crc32"] for entry in _read_index(root)["videos"]}
+    problems = []
+    for video in videos:
+        assert isinstance(video, StoredVideo)
+        found = describe(video.path)
+        if found is None or found["crc32"] != checksums[video.path.relative_to(root).as_posix()]:
+            problems.append(str(_broken(video.path)))
+    return problems
+
+
+def _read_index(root: Path) -> dict[str, Any]:
+    path = root / INDEX
+    if not path.exists():
+        raise BadInput(f"{root} is a store that was never finished: run the command that began it again, it goes on")
+    try:
+        index = json.loads(path.read_text())
+        version = index["version"] if index["format"] == FORMAT else None
+        index["videos"], index["made_by"]
+    except (OSError, ValueError, KeyError, TypeError):
+        raise _damaged_index(root) from None
+    if version != VERSION:
+        raise BadInput(f"{path} is of version {version}; this vonet reads version {VERSION}: make the store again")
+    return index
+
+
+def _damaged_index(root: Path) -> BadInput:
+    return BadInput(f"{root / INDEX} is damaged: run the command that made this store again, it writes a new one")

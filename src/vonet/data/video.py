@@ -1,0 +1,129 @@
+"""What a video is, wherever and however it lies on the disc, and a set of them.
+
+A `Video` is light: it knows where its frames lie and decodes them when asked, all (`frames`, `ids`), a range (`read`,
+`read_ids`), or piece by piece in bounded memory (`pieces`). `Videos` is a sequence of them; each time one is taken out
+of it, it comes fresh, so what it has decoded is forgotten together with it.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from copy import copy
+from functools import cached_property
+from pathlib import Path
+from typing import Any, overload
+
+import numpy as np
+from jaxtyping import Integer, UInt8
+
+from vonet.errors import BadInput
+
+
+class Video(ABC):
+    """Frames, perhaps the true ids of their pixels, and a name.
+
+    Ids are integers, 0 is the background, and a number means the same object in all frames. Whatever cannot be read
+    raises `BadInput` with a sentence that names the file.
+    """
+
+    def __init__(self, name: str, split: str = "train"):
+        self.name = name
+        self.split = split
+
+    @abstractmethod
+    def __len__(self) -> int:
+        """How many frames it has."""
+
+    @property
+    @abstractmethod
+    def size(self) -> tuple[int, int]:
+        """Height and width."""
+
+    @property
+    @abstractmethod
+    def has_ids(self) -> bool: ...
+
+    @abstractmethod
+    def _read(self, start: int, stop: int) -> UInt8[np.ndarray, "T H W 3"]: ...
+
+    @abstractmethod
+    def _read_ids(self, start: int, stop: int) -> Integer[np.ndarray, "T H W"]:
+        """Called only where there are ids."""
+
+    @property
+    def annotations(self) -> Mapping[str, Any]:
+        """Whatever else is known of this video; what there is depends on where it comes from."""
+        return {}
+
+    def read(self, start: int = 0, stop: int | None = None) -> UInt8[np.ndarray, "T H W 3"]:
+        """Frames `start` to `stop`, decoding no others."""
+        return self._read(*self._range(start, stop))
+
+    def read_ids(self, start: int = 0, stop: int | None = None) -> Integer[np.ndarray, "T H W"] | None:
+        return self._read_ids(*self._range(start, stop)) if self.has_ids else None
+
+    @cached_property
+    def frames(self) -> UInt8[np.ndarray, "T H W 3"]:
+        return self.read()
+
+    @cached_property
+    def ids(self) -> Integer[np.ndarray, "T H W"] | None:
+        return self.read_ids()
+
+    def pieces(self, length: int = 32) -> Iterator[tuple[np.ndarray, np.ndarray | None]]:
+        """The whole video, some frames and their ids at a time."""
+        for start in range(0, len(self), length):
+            stop = min(start + length, len(self))
+            yield self.read(start, stop), self.read_ids(start, stop)
+
+    def _range(self, start: int, stop: int | None) -> tuple[int, int]:
+        stop = len(self) if stop is None else stop
+        if not 0 <= start < stop <= len(self):
+            raise BadInput(f"frames {start} to {stop} of {self.name} were asked for; it has {len(self)}")
+        return start, stop
+
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}({self.name!r}, split={self.split!r})"
+
+
+class Videos(Sequence[Video]):
+    """A set of videos: how they lie on the disc (`layout`), where (`root`), and what is wrong with them (`problems`,
+    a sentence each; what is listed there is not among the videos)."""
+
+    def __init__(self, videos: Sequence[Video], layout: str, root: Path, problems: Sequence[str] = ()):
+        self._videos = list(videos)
+        self.layout = layout
+        self.root = root
+        self.problems = list(problems)
+
+    def __len__(self) -> int:
+        return len(self._videos)
+
+    @overload
+    def __getitem__(self, index: int) -> Video: ...
+    @overload
+    def __getitem__(self, index: slice) -> Videos: ...
+    def __getitem__(self, index: int | slice) -> Video | Videos:
+        if isinstance(index, slice):
+            return Videos(self._videos[index], self.layout, self.root, self.problems)
+        return copy(self._videos[index])
+
+    @property
+    def splits(self) -> dict[str, int]:
+        """Each split and how many videos it has."""
+        return dict(Counter(video.split for video in self._videos))
+
+    def in_split(self, split: str | None) -> Videos:
+        """The videos of one split; all for None."""
+        if split is None:
+            return self
+        chosen = [video for video in self._videos if video.split == split]
+        if not chosen:
+            have = ", ".join(f"{name!r} ({count} videos)" for name, count in self.splits.items()) or "none"
+            raise BadInput(f"{self.root} has no split {split!r}; it has {have}")
+        return Videos(chosen, self.layout, self.root, self.problems)
+
+    def __repr__(self) -> str:
+        return f"<{len(self)} videos, {self.layout}, {self.root}>"

@@ -1,0 +1,15 @@
+"""How users' mistakes are said. Imports nothing heavy, so that commands which need no torch start at once."""
+
+from __future__ import annotations
+
+from typing import get_args
+
+
+class BadInput(ValueError):
+    """A user's mistake, said in one sentence: what was given, what is possible, what to do."""
+
+
+def check_choice(option: str, given: str, choices: object) -> None:
+    """Refuse a name that is not among those of a `Literal`."""
+    if given not in get_args(choices):
+        raise BadInput(f"{option} is {given!r}; possible are {', '.join(map(repr, get_args(choices)))}")

@@ -1,0 +1,41 @@
+"""Files that appear whole or not at all, and discs that refuse."""
+
+from __future__ import annotations
+
+import errno
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from vonet.errors import BadInput
+
+
+@contextmanager
+def written_aside(path: Path) -> Iterator[Path]:
+    """Gives a path beside `path` to write to; it takes the name `path` when the block ends well, else it vanishes."""
+    aside = path.with_name(path.name + ".part")
+    with disc_refusals(path):
+        path.parent.mkdir(parents=True, exist_ok=True)
+        try:
+            yield aside
+            aside.replace(path)
+        finally:
+            aside.unlink(missing_ok=True)
+
+
+@contextmanager
+def disc_refusals(path: Path) -> Iterator[None]:
+    """Says in a sentence why the disc would not take what was to be written to `path`."""
+    try:
+        yield
+    except OSError as error:
+        if error.errno in (errno.ENOSPC, errno.EDQUOT):
+            raise BadInput(
+                f"no space left on the disc while writing {path}; what was finished before is whole: "
+                "make room and run the same command again"
+            ) from None
+        if error.errno in (errno.EROFS, errno.EACCES, errno.EPERM):
+            raise BadInput(f"{path} cannot be written ({error.strerror}): choose another place") from None
+        if error.errno in (errno.ENOTDIR, errno.EEXIST, errno.EISDIR):
+            raise BadInput(f"{path} cannot be written ({error.strerror}): a file of that name is in the way") from None
+        raise
