@@ -3,17 +3,25 @@
 from __future__ import annotations
 
 import errno
+import os
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
 from vonet.errors import BadInput
 
+PART = ".part"
+"""How the names of unfinished files end."""
+
+
+class DiscRefusal(BadInput):
+    """The disc would not take what was to be written: nothing is wrong with what was read."""
+
 
 @contextmanager
 def written_aside(path: Path) -> Iterator[Path]:
     """Gives a path beside `path` to write to; it takes the name `path` when the block ends well, else it vanishes."""
-    aside = path.with_name(path.name + ".part")
+    aside = path.with_name(f"{path.name}.{os.getpid()}{PART}")
     with disc_refusals(path):
         path.parent.mkdir(parents=True, exist_ok=True)
         try:
@@ -30,12 +38,12 @@ def disc_refusals(path: Path) -> Iterator[None]:
         yield
     except OSError as error:
         if error.errno in (errno.ENOSPC, errno.EDQUOT):
-            raise BadInput(
+            raise DiscRefusal(
                 f"no space left on the disc while writing {path}; what was finished before is whole: "
                 "make room and run the same command again"
             ) from None
         if error.errno in (errno.EROFS, errno.EACCES, errno.EPERM):
-            raise BadInput(f"{path} cannot be written ({error.strerror}): choose another place") from None
+            raise DiscRefusal(f"{path} cannot be written ({error.strerror}): choose another place") from None
         if error.errno in (errno.ENOTDIR, errno.EEXIST, errno.EISDIR):
-            raise BadInput(f"{path} cannot be written ({error.strerror}): a file of that name is in the way") from None
+            raise DiscRefusal(f"{path} cannot be written ({error.strerror}): a file of that name is in the way") from None
         raise

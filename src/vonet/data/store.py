@@ -31,7 +31,7 @@ from jaxtyping import Integer, UInt8
 
 from vonet.data.video import Video, Videos
 from vonet.errors import BadInput
-from vonet.writing import disc_refusals, written_aside
+from vonet.writing import PART, disc_refusals, written_aside
 
 FORMAT, VERSION = "vonet-store", 1
 INDEX, UNFINISHED = "index.json", "unfinished.json"
@@ -240,6 +240,8 @@ class Store:
             self._lock.truncate(0)
             self._lock.write(json.dumps(self.made_by, indent=1))
             self._lock.flush()
+            for abandoned in self.out.rglob(f"*{PART}"):
+                abandoned.unlink(missing_ok=True)
         return self
 
     def __exit__(self, *_: object) -> None:
@@ -256,6 +258,18 @@ class Store:
         with written_aside(self.out / INDEX) as aside:
             aside.write_text(f'{head},\n "videos": [\n{lines}\n]}}\n')
         (self.out / UNFINISHED).unlink(missing_ok=True)
+
+    def refuse_to_shrink(self, wanted: Sequence[tuple[str, int]]) -> None:
+        """A finished store keeps what it has."""
+        try:
+            have = {entry["file"] for entry in _read_index(self.out)["videos"]}
+        except BadInput:
+            return
+        extra = have - {self.path(*video).relative_to(self.out).as_posix() for video in wanted}
+        if extra:
+            raise BadInput(
+                f"{self.out} has {len(have)} videos and fewer were asked for: choose another folder, or delete this one"
+            )
 
     def entry(self, split: str, number: int) -> dict[str, Any] | None:
         """The index entry of a video that is there, whole, and made as this store is."""

@@ -1,0 +1,150 @@
+"""From any layout to the store that training reads, resized."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Literal
+
+import numpy as np
+from jaxtyping import Integer, UInt8
+from PIL import Image
+
+from vonet.data.find import open as open_videos
+from vonet.data.store import Store, write_video
+from vonet.data.video import Video
+from vonet.data.work import for_each
+from vonet.errors import BadInput, check_choice
+from vonet.writing import DiscRefusal
+
+Fit = Literal["crop", "stretch"]
+
+
+@dataclass(frozen=True)
+class PrepareConfig:
+    """size: height and width; None keeps each video's own. fit: what to do when the shape differs, cut off what is too
+    much on both sides, or distort. every: keep only every so many frames."""
+
+    size: tuple[int, int] | None = None
+    fit: Fit = "crop"
+    every: int = 1
+
+    def __post_init__(self) -> None:
+        check_choice("fit", self.fit, Fit)
+        if self.size is not None and min(self.size) < 1:
+            raise BadInput(f"frames of size {self.size} were asked for; at least 1 pixel is needed each way")
+        if self.every < 1:
+            raise BadInput(f"every {self.every}th frame was asked for; possible are 1 (all frames) and above")
+
+
+@dataclass(frozen=True)
+class _Job:
+    video: Video
+    config: PrepareConfig
+    about: Mapping[str, Any]
+    path: Path
+
+
+def prepare(path: Path | str, out: Path, config: PrepareConfig, workers: int) -> list[str]:
+    """Makes the store, and gives a sentence for each thing that could not be read; the rest is prepared all the same.
+    Interrupted and started again it goes on."""
+    videos = open_videos(path)
+    made_by = {
+        "command": "prepare",
+        "layout": videos.layout,
+        "videos": _fingerprint(videos),
+        "size": config.size,
+        "fit": config.fit,
+        "every": config.every,
+    }
+    with Store(out, made_by) as store:
+        numbers: dict[str, int] = {}
+        wanted: list[tuple[Video, tuple[str, int]]] = []
+        for video in videos:
+            number = numbers.setdefault(video.split, 0)
+            wanted.append((video, (video.split, number)))
+            numbers[video.split] += 1
+        entries = {place: entry for _, place in wanted if (entry := store.entry(*place)) is not None}
+        jobs = {
+            store.path(*place): (place, _Job(video, config, _about(video, store.made_by), store.path(*place)))
+            for video, place in wanted
+            if place not in entries
+        }
+        problems = list(videos.problems)
+        results = for_each(_prepare, [job for _, job in jobs.values()], workers, len(entries), "preparing")
+        for job, problem in results:
+            place = jobs[job.path][0]
+            entry = None if problem else store.entry(*place)
+            if entry is None:
+                problems.append(problem or f"{job.path} was written and is not whole")
+            else:
+                entries[place] = entry
+        if not entries:
+            raise BadInput(f"none of the {len(wanted)} videos of {path} can be read; the first problem: {problems[0]}")
+        store.finish([entries[place] for _, place in wanted if place in entries])
+    return problems
+
+
+def _fingerprint(videos: Any) -> str:
+    """Changes when videos come, go or are renamed."""
+    names = "\n".join(f"{video.split}/{video.name}" for video in videos)
+    return f"{len(videos)} {hashlib.sha256(names.encode()).hexdigest()[:16]}"
+
+
+def _about(video: Video, made_by: Mapping[str, Any]) -> dict[str, Any]:
+    return {"name": video.name, "split": video.split, "made_by": made_by}
+
+
+def _prepare(job: _Job) -> str | None:
+    """Writes one video; gives the reason if it cannot be read."""
+    try:
+        write_video(job.path, _pieces(job.video, job.config), job.about)
+    except DiscRefusal:
+        raise
+    except BadInput as problem:
+        return str(problem)
+    return None
+
+
+def _pieces(video: Video, config: PrepareConfig) -> Iterator[tuple[np.ndarray, np.ndarray | None]]:
+    begin = 0
+    for frames, ids in video.pieces():
+        kept = slice(-begin % config.every, None, config.every)
+        begin += len(frames)
+        frames, ids = frames[kept], None if ids is None else ids[kept]
+        if not len(frames):
+            continue
+        if config.size is None:
+            yield frames, ids
+        else:
+            small_ids = None if ids is None else resized_ids(ids, config.size, config.fit)
+            yield resized(frames, config.size, config.fit), small_ids
+
+
+def _box(size: tuple[int, int], target: tuple[int, int], fit: Fit) -> tuple[float, float, float, float]:
+    """Left, top, right and bottom of the part that is kept."""
+    (h, w), (new_h, new_w) = size, target
+    if fit == "stretch":
+        return 0, 0, w, h
+    scale = min(h / new_h, w / new_w)
+    across, down = scale * new_w, scale * new_h
+    return (w - across) / 2, (h - down) / 2, (w + across) / 2, (h + down) / 2
+
+
+def resized(frames: UInt8[np.ndarray, "T h w 3"], size: tuple[int, int], fit: Fit) -> UInt8[np.ndarray, "T H W 3"]:
+    """Each new pixel is the mean of those it covers: exactly where they are whole, as MOVi's own smaller version is."""
+    box = _box(frames.shape[1:3], size, fit)
+    across, down = (box[2] - box[0]) / size[1], (box[3] - box[1]) / size[0]
+    whole = all(x == round(x) for x in (*box, across, down)) and min(across, down) >= 1
+    how = Image.Resampling.BOX if whole else Image.Resampling.BILINEAR
+    return np.stack([np.asarray(Image.fromarray(f).resize(size[::-1], how, box=box)) for f in frames])
+
+
+def resized_ids(ids: Integer[np.ndarray, "T h w"], size: tuple[int, int], fit: Fit) -> Integer[np.ndarray, "T H W"]:
+    """The id in the middle of each new pixel."""
+    left, top, right, bottom = _box(ids.shape[1:3], size, fit)
+    rows = np.floor(top + (np.arange(size[0]) + 0.5) * (bottom - top) / size[0]).astype(int)
+    columns = np.floor(left + (np.arange(size[1]) + 0.5) * (right - left) / size[1]).astype(int)
+    return ids[:, rows[:, None], columns[None, :]]

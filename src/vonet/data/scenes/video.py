@@ -1,0 +1,179 @@
+"""One generated video, from five things: level, split, index, seed and the picture's size."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import asdict, dataclass
+from typing import Any
+
+import numpy as np
+from jaxtyping import UInt8
+
+from vonet.data.scenes.levels import LEVELS
+from vonet.data.scenes.physics import Motion, World
+from vonet.data.scenes.render import axes_of, cast, directions, image_positions, render
+from vonet.data.scenes.scene import FOCAL_LENGTH, MATERIALS, SENSOR_WIDTH, Paint, Scene, sample_scene
+from vonet.data.scenes.textures import Texture
+from vonet.errors import BadInput
+
+VERSION = 1
+SPLITS = ("train", "validation", "test")
+ATTEMPTS = 100
+FEWEST_OBJECTS, MOST_OBJECTS = 3, 50
+
+
+@dataclass(frozen=True)
+class WorldConfig:
+    """Everything that decides the videos of a generated set, but for how many there are."""
+
+    level: str
+    size: int = 64
+    frames: int = 24
+    seed: int = 0
+    objects: tuple[int, int] | None = None
+
+    def __post_init__(self) -> None:
+        if self.level not in LEVELS:
+            raise BadInput(f"level {self.level!r} was asked for; there are {', '.join(LEVELS)}")
+        if self.size < 16 or self.size % 2:
+            raise BadInput(f"pictures of size {self.size} were asked for; possible are even numbers from 16 on")
+        if self.frames < 1:
+            raise BadInput(f"videos of {self.frames} frames were asked for; at least 1 is needed")
+        if self.seed < 0:
+            raise BadInput(f"the seed is {self.seed}; possible are 0 and above")
+        if self.objects is not None and not 1 <= self.objects[0] <= self.objects[1] <= MOST_OBJECTS:
+            raise BadInput(
+                f"{self.objects[0]} to {self.objects[1]} objects were asked for; "
+                f"possible are ranges from 1 to {MOST_OBJECTS}, the smaller number first"
+            )
+
+
+@dataclass(frozen=True)
+class GeneratedVideo:
+    frames: UInt8[np.ndarray, "T H W 3"]
+    ids: UInt8[np.ndarray, "T H W"]
+    about: dict[str, Any]
+    arrays: dict[str, np.ndarray]
+
+
+def generate_video(config: WorldConfig, split: str, index: int) -> GeneratedVideo:
+    """Scenes are drawn until one is good: nothing blew up, enough objects come into view, each frame shows one, and
+    none ever fills the picture."""
+    level = LEVELS[config.level]
+    fewest = config.objects[0] if config.objects else FEWEST_OBJECTS
+    for rng in _dice(config, split, index):
+        scene = sample_scene(rng, level, split, config.frames, config.objects)
+        world = World(scene)
+        motion = world.simulate(config.frames)
+        if motion is None or _too_close(world, motion):
+            continue
+        frames, seen = render(world, motion, config.size)
+        counts = np.stack([np.bincount(frame.ravel() + 1, minlength=len(scene.objects) + 1)[1:] for frame in seen])
+        if (counts.sum(axis=0) > 0).sum() >= fewest and (counts.sum(axis=1) > 0).all():
+            return _annotated(config, split, index, scene, motion, frames, seen, counts)
+    raise BadInput(f"no scene with {fewest} objects in view came out of {ATTEMPTS} attempts: ask for fewer objects")
+
+
+def _too_close(world: World, motion: Motion) -> bool:
+    """Whether an object ever fills more than half of the picture; a few rays tell."""
+    for frame, camera in enumerate(world.scene.camera):
+        world.place(motion.positions[frame], motion.quaternions[frame])
+        seen = cast(world, camera, directions(camera, 12)).objects
+        if np.bincount(seen + 2)[2:].max(initial=0) > len(seen) / 2:
+            return True
+    return False
+
+
+def _dice(config: WorldConfig, split: str, index: int) -> Iterator[np.random.Generator]:
+    for attempt in range(ATTEMPTS):
+        yield np.random.default_rng([config.seed, ord(config.level), SPLITS.index(split), index, attempt])
+
+
+def _annotated(
+    config: WorldConfig,
+    split: str,
+    index: int,
+    scene: Scene,
+    motion: Motion,
+    frames: np.ndarray,
+    seen: np.ndarray,
+    counts: np.ndarray,
+) -> GeneratedVideo:
+    """Objects that are never seen are dropped, the others sorted by how much is seen of them: id 1 is seen most."""
+    total = counts.sum(axis=0)
+    kept = [int(i) for i in np.argsort(-total, kind="stable") if total[i] > 0]
+    new = np.zeros(len(scene.objects) + 1, np.uint8)
+    new[np.array(kept) + 1] = np.arange(1, len(kept) + 1)
+    ids = new[seen + 1]
+    counts = counts[:, kept]
+    arrays = {
+        "objects_positions": motion.positions[:, kept],
+        "objects_quaternions": motion.quaternions[:, kept],
+        "objects_velocities": motion.velocities[:, kept],
+        "objects_angular_velocities": motion.angular_velocities[:, kept],
+        "objects_image_positions": image_positions(motion.positions[:, kept], scene.camera),
+        "objects_boxes": _boxes(ids, len(kept)),
+        "objects_visible_pixels": counts.astype(np.int32),
+        "camera_positions": scene.camera,
+        "camera_axes": np.stack([axes_of(camera) for camera in scene.camera]),
+    }
+    about = {
+        "name": f"{config.level}-{split}-{index:06d}",
+        "level": config.level,
+        "split": split,
+        "index": index,
+        "seed": config.seed,
+        "generator": VERSION,
+        "objects": [_described(scene, motion, i) for i in kept],
+        "background": {"floor": _painted(scene.floor), "dome": _painted(scene.dome)},
+        "camera": {"focal_length": FOCAL_LENGTH, "sensor_width": SENSOR_WIDTH, "looks_at": [0, 0, 0]},
+        "light": np.round(scene.light, 4).tolist(),
+        "collisions": _collisions(motion, kept),
+    }
+    floats = {name: a.astype(np.float32) if a.dtype == np.float64 else a for name, a in arrays.items()}
+    return GeneratedVideo(frames, ids, about, floats)
+
+
+def _described(scene: Scene, motion: Motion, number: int) -> dict[str, Any]:
+    thing = scene.objects[number]
+    material = MATERIALS[thing.material]
+    return {
+        "shape": thing.shape,
+        "size": round(thing.size, 4),
+        "material": thing.material,
+        "colour": thing.colour,
+        **_painted(thing.paint),
+        "thrown": thing.thrown,
+        "mass": round(float(motion.masses[number]), 4),
+        "friction": material.friction,
+        "restitution": material.restitution,
+    }
+
+
+def _painted(paint: Paint) -> dict[str, Any]:
+    """The pattern and its colours as on the screen."""
+    colours = paint.colours if isinstance(paint, Texture) else (paint,)
+    return {
+        "pattern": paint.pattern if isinstance(paint, Texture) else "plain",
+        "rgb": [np.round(colour ** (1 / 2.2), 4).tolist() for colour in colours],
+    }
+
+
+def _collisions(motion: Motion, kept: list[int]) -> list[dict[str, Any]]:
+    """With ids instead of object numbers; 0 is the floor. Those with an object that is never seen are left out."""
+    ids = {-1: 0, **{old: new for new, old in enumerate(kept, start=1)}}
+    known = [c for c in motion.collisions if all(o in ids for o in c.objects)]
+    return [{**asdict(c), "objects": sorted(ids[o] for o in c.objects)} for c in known]
+
+
+def _boxes(ids: np.ndarray, count: int) -> np.ndarray:
+    """Top, left, bottom, right in units of the picture's side; not-a-number where nothing is seen."""
+    boxes = np.full((len(ids), count, 4), np.nan)
+    size = ids.shape[-1]
+    for axis, (low, high) in ((2, (0, 2)), (1, (1, 3))):
+        for number in range(count):
+            along = (ids == number + 1).any(axis=axis)
+            present = along.any(axis=1)
+            boxes[present, number, low] = along[present].argmax(axis=1) / size
+            boxes[present, number, high] = (size - along[present, ::-1].argmax(axis=1)) / size
+    return boxes

@@ -1,0 +1,91 @@
+"""Many independent jobs on several processes, with a progress bar."""
+
+from __future__ import annotations
+
+import multiprocessing
+import os
+import sys
+import threading
+import time
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wait
+from concurrent.futures.process import BrokenProcessPool
+from typing import TypeVar
+
+from tqdm import tqdm
+
+from vonet.errors import BadInput
+
+Job = TypeVar("Job")
+Result = TypeVar("Result")
+
+
+def cores() -> int:
+    """How many this process may use."""
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+
+
+def for_each(
+    function: Callable[[Job], Result], jobs: Sequence[Job], workers: int, done: int, what: str
+) -> Iterator[tuple[Job, Result]]:
+    """Calls the function on each job, on `workers` processes; gives the results as they come, in any order.
+
+    `done` jobs were finished earlier: the bar begins there, its rate and time left do not count them.
+    """
+    if workers < 1:
+        raise BadInput(f"{workers} workers were asked for; at least 1 is needed")
+    begin = time.monotonic()
+    bar = tqdm(
+        total=len(jobs) + done,
+        initial=done,
+        desc=what,
+        mininterval=0.2 if sys.stderr.isatty() else 10,
+        bar_format="{desc} {percentage:3.0f}% |{bar:30}| {n_fmt}/{total_fmt} videos{postfix}",
+    )
+    bar.set_postfix_str("starting")
+    with bar:
+        for number, (job, result) in enumerate(_results(function, jobs, workers), start=1):
+            yield job, result
+            rate = number / (time.monotonic() - begin)
+            left = tqdm.format_interval((len(jobs) - number) / rate)
+            bar.set_postfix_str(f"{60 * rate:.0f} per minute, {left} left", refresh=False)
+            bar.update()
+
+
+def _results(function: Callable[[Job], Result], jobs: Sequence[Job], workers: int) -> Iterator[tuple[Job, Result]]:
+    workers = min(workers, len(jobs))
+    if workers <= 1:
+        yield from ((job, function(job)) for job in jobs)
+        return
+    context = multiprocessing.get_context("spawn")
+    remaining = iter(jobs)
+    with ProcessPoolExecutor(workers, context, initializer=_end_with_parent, initargs=(os.getpid(),)) as pool:
+        running: dict[Future[Result], Job] = {}
+        try:
+            while True:
+                while len(running) < 3 * workers and (job := next(remaining, None)) is not None:
+                    running[pool.submit(function, job)] = job
+                if not running:
+                    return
+                for future in wait(running, return_when=FIRST_COMPLETED).done:
+                    yield running.pop(future), future.result()
+        except BrokenProcessPool:
+            raise BadInput(
+                "a worker process was killed (no memory left?): run the same command again, it goes on"
+            ) from None
+        finally:
+            pool.shutdown(wait=False, cancel_futures=True)
+
+
+def _end_with_parent(parent: int) -> None:
+    """A worker whose parent was killed must not live on. Ctrl-C is the parent's to handle."""
+    import signal
+
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+
+    def watch() -> None:
+        while os.getppid() == parent:
+            time.sleep(0.5)
+        os._exit(1)
+
+    threading.Thread(target=watch, daemon=True).start()
