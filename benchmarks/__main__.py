@@ -1,4 +1,4 @@
-"""Run all benchmarks, or those named: attention, encoder, training, generation."""
+"""Run all benchmarks, or those named: attention, encoder, training, generation, data."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ from pathlib import Path
 import torch
 
 from benchmarks import inference
+from benchmarks.data import data
 from benchmarks.training import training
 from vonet.performance import keep_freed_memory
 
@@ -20,6 +21,9 @@ TARGETS = {
     "train_vs_plain": 1.4,
     "train_memory_share": 0.75,
     "generation_cached_vs_uncached": 50.0,
+    "world_a_per_minute": 300.0,
+    "world_e_per_minute": 100.0,
+    "shards_per_cpu_second": 40.0,
 }
 SMALLER_IS_BETTER = {"train_memory_share"}
 
@@ -30,6 +34,7 @@ def main() -> None:
         "encoder": inference.encoder,
         "training": training,
         "generation": inference.generation,
+        "data": data,
     }
     names = sys.argv[1:] or list(benchmarks)
     if unknown := set(names) - set(benchmarks):
@@ -37,7 +42,7 @@ def main() -> None:
     keep_freed_memory()
     print(f"torch {torch.__version__}, {torch.get_num_threads()} threads")
     ratios = {name: ratio for chosen in names for name, ratio in benchmarks[chosen]().items()}
-    print("\nRatios and their targets")
+    print("\nRatios and rates, and their targets")
     for name, ratio in ratios.items():
         reached = ratio <= TARGETS[name] if name in SMALLER_IS_BETTER else ratio >= TARGETS[name]
         sign = "≤" if name in SMALLER_IS_BETTER else "≥"

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass, field
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from vonet.data.find import open as open_videos
-from vonet.data.store import damaged
+from vonet.data.store import STORE, damaged
 from vonet.data.video import Video, Videos
 from vonet.data.work import for_each
 from vonet.errors import BadInput
@@ -18,10 +19,31 @@ LOOKED_AT = 8
 """How many videos are decoded to see their ids, spread over the set, when not all are."""
 
 
-@dataclass
+@dataclass(frozen=True)
+class Statistics:
+    """What the ids of the videos that were looked at say, over all their frames. An object's area is its share of the
+    picture in a frame in which it is seen: the area that a tenth, half and nine tenths of them do not exceed."""
+
+    videos: int
+    foreground: float
+    objects_per_frame: float
+    most_objects: int
+    largest_id: int
+    areas: tuple[float, float, float]
+
+    def __str__(self) -> str:
+        small, middle, large = (f"{100 * area:.2f}" for area in self.areas)
+        return (
+            f"in the {self.videos} looked at: up to {self.most_objects} objects, ids up to {self.largest_id}, "
+            f"{self.objects_per_frame:.1f} objects per frame, {100 * self.foreground:.1f} % of the pixels; "
+            f"an object covers {middle} % of the picture (a tenth {small} % or less, a tenth {large} % or more)"
+        )
+
+
+@dataclass(frozen=True)
 class Inspection:
     """frames: how many each video has, or the fewest and the most. size: height and width, or the smallest and the
-    largest. ids: how many videos have them; most_objects is counted over the videos that were `decoded`."""
+    largest. ids: how many videos have them."""
 
     path: str
     layout: str
@@ -30,10 +52,8 @@ class Inspection:
     frames: int | list[int]
     size: list[int] | list[list[int]]
     ids: int
-    decoded: int
-    most_objects: int
-    largest_id: int
-    problems: list[str] = field(default_factory=list)
+    statistics: Statistics | None
+    problems: list[str]
 
     def as_json(self) -> dict[str, Any]:
         return asdict(self)
@@ -45,60 +65,80 @@ class Inspection:
         lines = [
             f"{self.path}: {self.layout}",
             f"{self.videos} videos ({splits}), {frames} each, " + " to ".join("{}x{}".format(*s) for s in sizes),
+            f"true ids in {'all' if self.ids == self.videos else self.ids or 'none'}",
         ]
-        if self.ids:
-            lines.append(
-                f"true ids in {'all' if self.ids == self.videos else f'{self.ids} of them'}; up to {self.most_objects} "
-                f"objects and ids up to {self.largest_id} in the {self.decoded} looked at"
-            )
-        else:
-            lines.append("no true ids")
+        if self.statistics is not None:
+            lines.append(str(self.statistics))
         return "\n".join([*lines, *(f"problem: {problem}" for problem in self.problems)])
 
 
 def inspect(path: Path, full: bool, workers: int = 1) -> tuple[Inspection, Videos]:
-    """Lengths and sizes of all videos and the content of some; with `full`, all content and all checksums."""
+    """Lengths and sizes of all videos and the content of some; with `full`, all content and all checksums. Also gives
+    the videos that can be read."""
     videos = open_videos(path)
     problems = list(videos.problems)
-    lengths, sizes, with_ids, good = [], [], 0, []
+    lengths, sizes, good = [], [], []
     for video in videos:
         try:
-            lengths.append(len(video))
-            sizes.append(video.size)
-            with_ids += video.has_ids
-            good.append(video)
+            length, size, _ = len(video), video.size, video.has_ids
         except BadInput as problem:
             problems.append(str(problem))
+        else:
+            lengths.append(length)
+            sizes.append(size)
+            good.append(video)
     if not good:
         raise BadInput(f"none of the {len(videos)} videos of {path} can be read; the first problem: {problems[0]}")
-    chosen = good if full else [good[i] for i in np.unique(np.linspace(0, len(good) - 1, LOOKED_AT).astype(int))]
-    found = [_ids(v) for v in chosen] if not full else [r for _, r in for_each(_ids, good, workers, 0, "reading")]
-    problems += [result for result in found if isinstance(result, str)]
-    if full and videos.layout == "vonet store":
-        problems += [p for p in damaged(videos.root, videos) if p not in problems]
-    seen = [result for result in found if not isinstance(result, str)]
-    return Inspection(
+    spread = np.unique(np.linspace(0, len(good) - 1, LOOKED_AT).astype(int))
+    looks = (
+        [look for _, look in for_each(_look, good, workers, 0, "reading")]
+        if full
+        else [_look(good[number]) for number in spread]
+    )
+    problems += [look for look in looks if isinstance(look, str)]
+    if full and videos.layout == STORE:
+        problems += [problem for problem in damaged(videos.root, videos) if problem not in problems]
+    found = Inspection(
         path=str(path),
         layout=videos.layout,
         videos=len(good),
         splits=Videos(good, videos.layout, videos.root).splits,
         frames=lengths[0] if len(set(lengths)) == 1 else [min(lengths), max(lengths)],
         size=list(sizes[0]) if len(set(sizes)) == 1 else [list(min(sizes)), list(max(sizes))],
-        ids=with_ids,
-        decoded=len(seen),
-        most_objects=max((count for count, _ in seen), default=0),
-        largest_id=max((largest for _, largest in seen), default=0),
+        ids=sum(video.has_ids for video in good),
+        statistics=_statistics([look for look in looks if look is not None and not isinstance(look, str)]),
         problems=problems,
-    ), Videos(good, videos.layout, videos.root)
+    )
+    return found, Videos(good, videos.layout, videos.root)
 
 
-def _ids(video: Video) -> tuple[int, int] | str:
-    """How many objects a video has and its largest id, having read all of it; or what is wrong."""
-    found: set[int] = set()
+def _look(video: Video) -> tuple[set[int], list[np.ndarray]] | str | None:
+    """Reads all of a video. Its ids, and for each frame the shares of the picture that its objects cover; None where it
+    has no ids; or what is wrong."""
+    numbers: set[int] = set()
+    areas = []
     try:
         for _, ids in video.pieces():
-            if ids is not None:
-                found |= set(np.unique(ids).tolist())
+            for frame in [] if ids is None else ids:
+                found, counts = np.unique(frame, return_counts=True)
+                numbers |= set(found.tolist())
+                areas.append(counts[found > 0] / frame.size)
     except BadInput as problem:
         return str(problem)
-    return len(found - {0}), max(found, default=0)
+    return (numbers - {0}, areas) if areas else None
+
+
+def _statistics(looks: Sequence[tuple[set[int], list[np.ndarray]]]) -> Statistics | None:
+    if not looks:
+        return None
+    frames = [frame for _, areas in looks for frame in areas]
+    areas = np.concatenate(frames)
+    small, middle, large = np.quantile(areas, [0.1, 0.5, 0.9]).tolist() if len(areas) else (0.0, 0.0, 0.0)
+    return Statistics(
+        videos=len(looks),
+        foreground=float(np.mean([frame.sum() for frame in frames])),
+        objects_per_frame=float(np.mean([len(frame) for frame in frames])),
+        most_objects=max(len(numbers) for numbers, _ in looks),
+        largest_id=max(max(numbers, default=0) for numbers, _ in looks),
+        areas=(small, middle, large),
+    )

@@ -18,6 +18,7 @@ from __future__ import annotations
 
 import io
 import json
+import struct
 import tempfile
 import zipfile
 import zlib
@@ -34,7 +35,21 @@ from vonet.errors import BadInput
 from vonet.writing import PART, disc_refusals, written_aside
 
 FORMAT, VERSION = "vonet-store", 1
+STORE = "vonet store"
 INDEX, UNFINISHED = "index.json", "unfinished.json"
+BROKEN = (
+    OSError,
+    ValueError,
+    KeyError,
+    TypeError,
+    EOFError,
+    RuntimeError,
+    MemoryError,
+    zipfile.BadZipFile,
+    zlib.error,
+    struct.error,
+)
+"""What zipfile, numpy and json raise on damaged files."""
 ID_TYPES = (np.uint8, np.uint16, np.uint32)
 
 
@@ -130,7 +145,7 @@ class StoredVideo(Video):
         try:
             pixels = np.fromfile(self.path, np.uint8, (stop - start) * frame, offset=self._frames_at + start * frame)
             return pixels.reshape(shape)
-        except (OSError, ValueError):
+        except BROKEN:
             raise _broken(self.path) from None
 
     def _read_ids(self, start: int, stop: int) -> Integer[np.ndarray, "T H W"]:
@@ -148,25 +163,20 @@ class StoredVideo(Video):
     @cached_property
     def annotations(self) -> Mapping[str, Any]:
         """What about.json says, and the arrays beside it."""
-        about: dict[str, Any] = {}
-        with _archive(self.path) as archive:
-            about = json.loads(archive.read("about.json"))
-            names = [n.removesuffix(".npy") for n in archive.namelist() if n.endswith(".npy")]
+        try:
+            with zipfile.ZipFile(self.path) as archive:
+                about = json.loads(archive.read("about.json"))
+                names = [n.removesuffix(".npy") for n in archive.namelist() if n.endswith(".npy")]
+        except BROKEN:
+            raise _broken(self.path) from None
         return about | self._arrays([n for n in names if n != "frames" and not n.startswith("ids_")])
 
     def _arrays(self, names: Sequence[str]) -> dict[str, np.ndarray]:
         try:
             with np.load(self.path, allow_pickle=False) as archive:
                 return {name: archive[name] for name in names}
-        except (OSError, ValueError, KeyError, EOFError, zipfile.BadZipFile, zlib.error):
+        except BROKEN:
             raise _broken(self.path) from None
-
-
-def _archive(path: Path) -> zipfile.ZipFile:
-    try:
-        return zipfile.ZipFile(path)
-    except (OSError, zipfile.BadZipFile):
-        raise _broken(path) from None
 
 
 def _broken(path: Path) -> BadInput:
@@ -193,7 +203,7 @@ def describe(path: Path) -> dict[str, Any] | None:
             checksum = 0
             while block := file.read(1 << 20):
                 checksum = zlib.crc32(block, checksum)
-    except (OSError, ValueError, KeyError, zipfile.BadZipFile, zlib.error):
+    except BROKEN:
         return None
     return {
         "name": about["name"],
@@ -324,7 +334,7 @@ def open_store(root: Path) -> Videos:
         else:
             seen = "is missing" if found is None else f"has {found} bytes instead of {entry['bytes']}"
             problems.append(f"{video.path} {seen}: run the command that made this store again")
-    return Videos(videos, "vonet store", root, problems)
+    return Videos(videos, STORE, root, problems)
 
 
 def damaged(root: Path, videos: Videos) -> list[str]:

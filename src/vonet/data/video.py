@@ -78,6 +78,22 @@ class Video(ABC):
             stop = min(start + length, len(self))
             yield self.read(start, stop), self.read_ids(start, stop)
 
+    def check(self) -> None:
+        """Read everything; the first thing that is wrong raises `BadInput`."""
+        for _ in self.pieces():
+            pass
+
+    def __getstate__(self) -> dict[str, Any]:
+        """What it has decoded stays behind when it is sent to another process."""
+        kinds = (vars(kind) for kind in type(self).__mro__)
+        decoded = {name for kind in kinds for name, part in kind.items() if isinstance(part, cached_property)}
+        return {name: value for name, value in vars(self).items() if name not in decoded}
+
+    def __copy__(self) -> Video:
+        fresh = object.__new__(type(self))
+        vars(fresh).update(Video.__getstate__(self))
+        return fresh
+
     def _range(self, start: int, stop: int | None) -> tuple[int, int]:
         stop = len(self) if stop is None else stop
         if not 0 <= start < stop <= len(self):
@@ -86,6 +102,38 @@ class Video(ABC):
 
     def __repr__(self) -> str:
         return f"{type(self).__name__}({self.name!r}, split={self.split!r})"
+
+
+class ArrayVideo(Video):
+    """A video in memory."""
+
+    def __init__(
+        self,
+        name: str,
+        frames: UInt8[np.ndarray, "T H W 3"],
+        ids: Integer[np.ndarray, "T H W"] | None = None,
+        split: str = "train",
+    ):
+        super().__init__(name, split)
+        self._frames, self._ids = frames, ids
+
+    def __len__(self) -> int:
+        return len(self._frames)
+
+    @property
+    def size(self) -> tuple[int, int]:
+        return self._frames.shape[1:3]
+
+    @property
+    def has_ids(self) -> bool:
+        return self._ids is not None
+
+    def _read(self, start: int, stop: int) -> UInt8[np.ndarray, "T H W 3"]:
+        return self._frames[start:stop]
+
+    def _read_ids(self, start: int, stop: int) -> Integer[np.ndarray, "T H W"]:
+        assert self._ids is not None
+        return self._ids[start:stop]
 
 
 class Videos(Sequence[Video]):

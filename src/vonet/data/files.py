@@ -1,0 +1,215 @@
+"""Video files of any kind that FFmpeg reads, through PyAV.
+
+What a video's frames are is what decoding it from its start gives. So its frames are counted by decoding it once, when
+first asked; a range of frames is then decoded from the key frame before it, and where that would not give the same
+frames, from the start. Where decoding fails, the video ends: the frames before are used, and `check` tells. Frames are
+turned as the file says (phones), and scaled to the size of the first if the size changes.
+"""
+
+from __future__ import annotations
+
+import re
+from bisect import bisect_right
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from contextlib import closing, suppress
+from dataclasses import dataclass
+from functools import cached_property
+from itertools import islice
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from jaxtyping import Integer, UInt8
+
+from vonet.data.tree import Tree, split_and_rest
+from vonet.data.video import Video, Videos
+from vonet.errors import BadInput
+
+VIDEO_FILES = re.compile(
+    r".+\.(mp4|m4v|mov|mkv|webm|avi|mpe?g|m2v|ts|mts|m2ts|wmv|asf|flv|f4v|3gp|ogv|gif|vob|y4m|mxf)", re.IGNORECASE
+)
+
+
+def is_video_file(name: str) -> bool:
+    return VIDEO_FILES.fullmatch(name) is not None
+
+
+def _no_video(path: Path, why: str) -> BadInput:
+    return BadInput(f"{path} {why}; give a video file that FFmpeg reads (such as mp4, mov, mkv, webm or avi)")
+
+
+def _open(path: Path) -> tuple[Any, Any]:
+    """The file and its first video. Not every picture in a file is a video: songs have covers, FFmpeg draws texts."""
+    import av
+
+    try:
+        container = av.open(str(path.absolute()), metadata_errors="replace")
+    except (av.FFmpegError, OSError, ValueError):
+        raise _no_video(path, "is damaged, cut short or no video") from None
+    covers = av.stream.Disposition.attached_pic
+    streams = [stream for stream in container.streams.video if not stream.disposition & covers]
+    if not streams or container.format.name == "tty" or container.format.name.endswith("_pipe"):
+        container.close()
+        raise _no_video(path, "has no video in it")
+    return container, streams[0]
+
+
+@dataclass(frozen=True)
+class Index:
+    """All frames of a file: when each is shown, which are key frames, and what ended it too early, if anything."""
+
+    times: list[int | None]
+    keys: list[int]
+    damage: str | None
+
+    @cached_property
+    def numbers(self) -> dict[int | None, int]:
+        return {time: number for number, time in enumerate(self.times)}
+
+    def key_before(self, number: int) -> int:
+        """The last key frame up to this one; 0 where the times do not tell the frames apart."""
+        told_apart = None not in self.numbers and len(self.numbers) == len(self.times)
+        at = bisect_right(self.keys, number)
+        return self.keys[at - 1] if told_apart and at else 0
+
+
+class Content:
+    """What decoding a file gives. Copies of a video share it, so that its frames are counted only once."""
+
+    def __init__(self, path: Path):
+        self.path = path
+
+    def decode(self, time: int | None = None) -> Iterator[Any]:
+        """Frames from the start, or from the key frame before a time."""
+        import av
+
+        container, stream = _open(self.path)
+        with closing(container):
+            try:
+                if time is not None:
+                    container.seek(time, stream=stream)
+                for frame in container.decode(stream):
+                    if frame.is_corrupt:
+                        raise ValueError
+                    yield frame
+            except (av.FFmpegError, OSError, ValueError):
+                raise BadInput(f"{self.path} is damaged or cut short: only the frames before can be decoded") from None
+
+    def decode_sound(self) -> Iterator[Any]:
+        """Frames from the start to the end or the first damage."""
+        with suppress(BadInput):
+            yield from self.decode()
+
+    @cached_property
+    def index(self) -> Index:
+        times, keys, damage = [], [], None
+        try:
+            for number, frame in enumerate(self.decode()):
+                times.append(frame.pts)
+                keys += [number] if frame.key_frame else []
+        except BadInput as error:
+            damage = str(error)
+        if not times:
+            raise _no_video(self.path, "has no frame that can be decoded")
+        return Index(times, keys, damage)
+
+    @cached_property
+    def size(self) -> tuple[int, int]:
+        """Height and width of the first frame as it is to be seen."""
+        for frame in self.decode_sound():
+            turned = frame.rotation % 180 == 90
+            return (frame.width, frame.height) if turned else (frame.height, frame.width)
+        raise _no_video(self.path, "has no frame that can be decoded")
+
+    def pixels(self, frame: Any) -> UInt8[np.ndarray, "H W 3"]:
+        """Of the video's size, and turned as it is to be seen."""
+        quarters = round(frame.rotation / 90)
+        height, width = self.size if quarters % 2 == 0 else self.size[::-1]
+        return np.rot90(frame.to_ndarray(format="rgb24", width=width, height=height), quarters)
+
+    def read(self, start: int, stop: int) -> list[np.ndarray]:
+        """Exactly the frames that decoding all gives at these places."""
+        key = self.index.key_before(start)
+        found = self._read_after(key, start, stop) if key else None
+        if found is None:
+            found = [self.pixels(frame) for frame in islice(self.decode_sound(), start, stop)]
+        if len(found) != stop - start:
+            raise BadInput(f"frames {start} to {stop} of {self.path} cannot be decoded: did the file change meanwhile?")
+        return found
+
+    def _read_after(self, key: int, start: int, stop: int) -> list[np.ndarray] | None:
+        """The same, decoded from a key frame on; None if the frames that come are not those that should come."""
+        index, found, expected = self.index, [], None
+        with suppress(BadInput):
+            for frame in self.decode(index.times[key]):
+                number = index.numbers.get(frame.pts, stop)
+                right = number == expected if expected is not None else frame.key_frame and number <= start
+                if not right:
+                    return None
+                if number >= start:
+                    found.append(self.pixels(frame))
+                expected = number + 1
+                if expected == stop:
+                    return found
+        return None
+
+
+class FileVideo(Video):
+    def __init__(self, name: str, split: str, path: Path):
+        super().__init__(name, split)
+        self.path = path
+        self._content = Content(path)
+
+    def __len__(self) -> int:
+        return len(self._content.index.times)
+
+    @property
+    def size(self) -> tuple[int, int]:
+        return self._content.size
+
+    @property
+    def has_ids(self) -> bool:
+        return False
+
+    def _read(self, start: int, stop: int) -> UInt8[np.ndarray, "T H W 3"]:
+        return np.stack(self._content.read(start, stop))
+
+    def _read_ids(self, start: int, stop: int) -> Integer[np.ndarray, "T H W"]:
+        raise NotImplementedError
+
+    def pieces(self, length: int = 32) -> Iterator[tuple[np.ndarray, np.ndarray | None]]:
+        """Decodes once, from the start to the end, whatever the length."""
+        frames = self._content.decode_sound()
+        while piece := [self._content.pixels(frame) for frame in islice(frames, length)]:
+            yield np.stack(piece), None
+
+    def check(self) -> None:
+        if self._content.index.damage:
+            raise BadInput(self._content.index.damage)
+
+
+def find(tree: Tree) -> Videos | None:
+    """Every file that is called like a video; a file that was itself given, whatever it is called."""
+    paths = [path for path in tree.files() if tree.is_file or is_video_file(path.name)]
+    videos: list[Video] = []
+    problems = []
+    names = _names(tree, paths)
+    for path in paths:
+        try:
+            container, _ = _open(path)
+            container.close()
+            videos.append(FileVideo(*names[path], path))
+        except BadInput as error:
+            problems.append(str(error))
+    return Videos(videos, "video files", tree.root, problems) if paths else None
+
+
+def _names(tree: Tree, paths: Sequence[Path]) -> dict[Path, tuple[str, str]]:
+    """Name and split; the suffix belongs to the name only where files differ in nothing else."""
+    told = {}
+    for path in paths:
+        split, rest = split_and_rest(tree.below(path.parent))
+        told[path] = "/".join((*rest, path.stem)), split or "train"
+    count = Counter(told.values())
+    return {p: (name + p.suffix if count[name, split] > 1 else name, split) for p, (name, split) in told.items()}

@@ -1,0 +1,48 @@
+"""Find the videos below a path, however they lie there."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+from vonet.data.store import is_store, open_store
+from vonet.data.tree import SPLITS, Tree, list_tree
+from vonet.data.video import Videos
+from vonet.errors import BadInput
+
+POSSIBLE = (
+    "a vonet store, MOVi's shards (*.tfrecord-*), webdataset tars, VONet's pickles (video_*.pkl), "
+    "folders of pictures, or video files"
+)
+
+
+def open(path: str | Path, split: str | None = None) -> Videos:
+    """The videos in a folder or file; of one split only if it is named.
+
+    What can be read are videos; what cannot is said in `problems`.
+    """
+    if not str(path) or not os.path.exists(path):
+        raise BadInput(f"there is nothing at {str(path)!r}; give the path of {POSSIBLE}")
+    root = Path(path)
+    videos = open_store(root) if is_store(root) else _find(list_tree(root))
+    return videos.in_split(SPLITS.get(split, split) if split else None)
+
+
+def _find(tree: Tree) -> Videos:
+    """Ask each layout, the strictest first; those that take any folder of pictures or any file come last."""
+    from vonet.data import files, pickles, pictures, tars, tfds
+
+    problems = list(tree.problems)
+    for layout in (tfds, tars, pickles, pictures, files):
+        videos = layout.find(tree)
+        problems += videos.problems if videos is not None else []
+        if videos:
+            videos.problems = problems
+            return videos
+    if problems:
+        more = f" (and {len(problems) - 3} more problems)" if len(problems) > 3 else ""
+        raise BadInput(f"no usable video in {tree.root}: {'; '.join(problems[:3])}{more}")
+    some = next(tree.files(), None)
+    if some is None:
+        raise BadInput(f"{tree.root} has no files; give the path of {POSSIBLE}")
+    raise BadInput(f"no videos among the files in {tree.root} (such as {some.name}); give the path of {POSSIBLE}")

@@ -1,0 +1,141 @@
+"""One encoded picture to pixels or ids, exactly, or a sentence that names the picture."""
+
+from __future__ import annotations
+
+import io
+import struct
+import zlib
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import numpy as np
+from jaxtyping import Bool, Integer, UInt8, UInt16
+from PIL import Image
+
+from vonet.errors import BadInput
+
+FORMATS = ("PNG", "JPEG", "BMP", "WEBP", "TIFF")
+DEEP = ("I", "I;16", "I;16L", "I;16B", "I;16N")
+
+
+@contextmanager
+def opened(source: Path | memoryview, where: str, size: tuple[int, int] | None = None) -> Iterator[Image.Image]:
+    """The picture with only its header read. One that is not of the expected size (height, width) is refused."""
+    try:
+        with Image.open(source if isinstance(source, Path) else io.BytesIO(source), formats=FORMATS) as image:
+            if size is not None and image.size[::-1] != size:
+                height, width = image.height, image.width
+                raise BadInput(
+                    f"{where} has {height}x{width} pixels where {size[0]}x{size[1]} are expected: "
+                    "all pictures of a video need the same size"
+                )
+            yield image
+    except BadInput:
+        raise
+    except Exception:  # for a damaged picture Pillow raises nearly anything
+        raise BadInput(f"{where} cannot be decoded: it is missing, damaged, cut short or no picture") from None
+
+
+def size_of(source: Path | memoryview, where: str) -> tuple[int, int]:
+    """Height and width, from the header."""
+    with opened(source, where) as image:
+        return image.height, image.width
+
+
+def read_rgb(source: Path | memoryview, where: str, size: tuple[int, int]) -> UInt8[np.ndarray, "H W 3"]:
+    """Alpha is dropped; of 16 bits the high byte is kept."""
+    with opened(source, where, size) as image:
+        if image.mode in DEEP:
+            grey = (np.asarray(image) >> 8).astype(np.uint8)
+            return np.repeat(grey[:, :, None], 3, axis=2)
+        return np.asarray(image if image.mode == "RGB" else image.convert("RGB"))
+
+
+def read_ids(source: Path | memoryview, where: str, size: tuple[int, int]) -> Integer[np.ndarray, "H W"]:
+    """The numbers of the pixels: grey levels, or places in the palette."""
+    with opened(source, where, size) as image:
+        if image.mode in DEEP:
+            return np.asarray(image).astype(np.uint16)
+        if image.mode in ("P", "L", "1"):
+            return np.asarray(image).astype(np.uint8)
+        raise BadInput(f"{where} is a picture of kind {image.mode}; ids need a grey picture or one with a palette")
+
+
+def read_binary(source: Path | memoryview, where: str, size: tuple[int, int]) -> Bool[np.ndarray, "H W"]:
+    """Where a mask is set."""
+    with opened(source, where, size) as image:
+        return np.asarray(image if image.mode in ("P", "L", "1") else image.convert("L")) > 0
+
+
+def read_rgb16(png: memoryview, where: str, size: tuple[int, int]) -> UInt16[np.ndarray, "H W 3"]:
+    """A colour PNG of 16 bits a channel, all 16 of them: Pillow would keep 8."""
+    height, width = size
+    header, packed = _chunks(png, where)
+    if header != struct.pack(">IIBBBBB", width, height, 16, 2, 0, 0, 0):
+        raise BadInput(f"{where} is not a PNG of {height}x{width} pixels with three channels of 16 bits")
+    row = 1 + width * 6
+    try:
+        raw = zlib.decompressobj().decompress(packed, height * row)
+    except zlib.error:
+        raw = b""
+    if len(raw) != height * row:
+        raise BadInput(f"{where} cannot be decoded: it is damaged or cut short")
+    pixels = _unfilter(np.frombuffer(raw, np.uint8).reshape(height, row), where)
+    return pixels.view(">u2").astype(np.uint16).reshape(height, width, 3)
+
+
+def _chunks(png: memoryview, where: str) -> tuple[bytes, bytes]:
+    """The header of a PNG and its compressed pixels."""
+    header, packed = b"", []
+    at = 8
+    while at + 12 <= len(png):
+        length, kind = struct.unpack(">I4s", png[at : at + 8])
+        content = png[at + 8 : at + 8 + length]
+        checksum = bytes(png[at + 8 + length : at + 12 + length])
+        if zlib.crc32(png[at + 4 : at + 8 + length]) != int.from_bytes(checksum, "big"):
+            raise BadInput(f"{where} cannot be decoded: it is damaged or cut short")
+        if kind == b"IHDR":
+            header = bytes(content)
+        elif kind == b"IDAT":
+            packed.append(content)
+        at += 12 + length
+    return header, b"".join(packed)
+
+
+def _unfilter(rows: UInt8[np.ndarray, "H row"], where: str, step: int = 6) -> UInt8[np.ndarray, "H bytes"]:
+    """PNG stores each byte as a difference from what its neighbours foretell; the first byte of a row says how."""
+    above = np.zeros(rows.shape[1] - 1, np.uint8)
+    done = np.empty((len(rows), len(above)), np.uint8)
+    for y, kind in enumerate(rows[:, 0].tolist()):
+        stored = rows[y, 1:]
+        if kind == 0:
+            above = stored
+        elif kind == 1:
+            above = np.cumsum(stored.reshape(-1, step), axis=0, dtype=np.uint8).ravel()
+        elif kind == 2:
+            above = stored + above
+        elif kind in (3, 4):
+            undo = _undo_average if kind == 3 else _undo_paeth
+            above = np.array(undo(stored.tolist(), above.tolist(), step), np.uint8)
+        else:
+            raise BadInput(f"{where} cannot be decoded: it is damaged or cut short")
+        done[y] = above
+    return done
+
+
+def _undo_average(stored: list[int], above: list[int], step: int) -> list[int]:
+    row = [0] * step
+    for difference, up in zip(stored, above, strict=True):
+        row.append((difference + (row[-step] + up) // 2) & 255)
+    return row[step:]
+
+
+def _undo_paeth(stored: list[int], above: list[int], step: int) -> list[int]:
+    row = [0] * step
+    for difference, up, corner in zip(stored, above, [0] * step + above[:-step], strict=True):
+        left = row[-step]
+        to_left, to_up, to_corner = abs(up - corner), abs(left - corner), abs(left + up - 2 * corner)
+        nearest = left if to_left <= to_up and to_left <= to_corner else up if to_up <= to_corner else corner
+        row.append((difference + nearest) & 255)
+    return row[step:]

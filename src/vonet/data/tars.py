@@ -1,0 +1,209 @@
+"""Webdataset tars: `0.video.npy` and `0.segmentations.npy` (VideoSAUR, SlotContrast), or the same with `.gz` (OCLF).
+
+Opening reads the headers of the tars only. Of an array that is not compressed, a range of frames is one read.
+"""
+
+from __future__ import annotations
+
+import io
+import re
+import tarfile
+import zlib
+from collections import defaultdict
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from math import prod
+from pathlib import Path, PurePosixPath
+
+import numpy as np
+from jaxtyping import Integer, UInt8
+
+from vonet.data.tree import SPLITS, Tree, split_and_rest
+from vonet.data.video import Video, Videos
+from vonet.errors import BadInput
+
+MEMBER = re.compile(r"(?P<key>[^.]+)\.(?P<array>video|segmentations)\.npy(?P<packed>\.gz)?")
+SPLIT = re.compile(r"(?:^|[-_.])(train|validation|val|test)(?=[-_.])")
+NPY_HEADER = 1 << 14
+
+
+@dataclass(frozen=True)
+class Member:
+    """A file in a tar: where its bytes lie."""
+
+    tar: Path
+    name: str
+    offset: int
+    size: int
+
+    @property
+    def where(self) -> str:
+        return f"{self.name} in {self.tar}"
+
+    def bytes(self, limit: int | None = None) -> bytes:
+        size = self.size if limit is None else min(limit, self.size)
+        try:
+            with self.tar.open("rb") as file:
+                file.seek(self.offset)
+                return file.read(size)
+        except OSError as error:
+            raise BadInput(f"{self.where} cannot be read ({error.strerror})") from None
+
+    def damaged(self) -> BadInput:
+        return BadInput(f"{self.where} is damaged or cut short: get the tar again")
+
+
+class PlainArray:
+    """An array in a tar."""
+
+    def __init__(self, member: Member):
+        self.member = member
+        self.shape, self.dtype, self._start = _header(member.bytes(NPY_HEADER), member)
+        if self._start + prod(self.shape) * self.dtype.itemsize != member.size:
+            raise member.damaged()
+
+    def read(self, start: int, stop: int) -> np.ndarray:
+        each = prod(self.shape[1:])
+        offset = self.member.offset + self._start + start * each * self.dtype.itemsize
+        try:
+            numbers = np.fromfile(self.member.tar, self.dtype, (stop - start) * each, offset=offset)
+            return numbers.reshape(stop - start, *self.shape[1:])
+        except (OSError, ValueError):
+            raise self.member.damaged() from None
+
+
+class PackedArray:
+    """A gzipped array in a tar. It is unpacked whole when it is first read, never to more than its header says."""
+
+    def __init__(self, member: Member):
+        self.member = member
+        self.shape, self.dtype, self._start = _header(self._unpack(NPY_HEADER), member)
+
+    def _unpack(self, limit: int) -> bytes:
+        try:
+            return zlib.decompressobj(wbits=31).decompress(self.member.bytes(), limit)
+        except zlib.error:
+            raise self.member.damaged() from None
+
+    @cached_property
+    def _all(self) -> np.ndarray:
+        size = self._start + prod(self.shape) * self.dtype.itemsize
+        raw = self._unpack(size)
+        if len(raw) != size:
+            raise self.member.damaged()
+        return np.frombuffer(raw, self.dtype, offset=self._start).reshape(self.shape)
+
+    def read(self, start: int, stop: int) -> np.ndarray:
+        return self._all[start:stop].copy()
+
+
+def _header(data: bytes, member: Member) -> tuple[tuple[int, ...], np.dtype, int]:
+    """Shape and type of an array, and where its numbers start."""
+    file = io.BytesIO(data)
+    readers = {(1, 0): np.lib.format.read_array_header_1_0, (2, 0): np.lib.format.read_array_header_2_0}
+    try:
+        shape, fortran, dtype = readers[np.lib.format.read_magic(file)](file)
+    except Exception:  # the header is a Python expression, and a damaged one fails in many ways
+        raise member.damaged() from None
+    if fortran or dtype.kind not in "ui":
+        raise BadInput(f"{member.where} holds {dtype}; possible are integers in C order")
+    return shape, dtype, file.tell()
+
+
+def _array(member: Member) -> PlainArray | PackedArray:
+    return PackedArray(member) if member.name.endswith(".gz") else PlainArray(member)
+
+
+class TarVideo(Video):
+    def __init__(self, name: str, split: str, members: Mapping[str, Member]):
+        super().__init__(name, split)
+        self._members = dict(members)
+
+    @cached_property
+    def _video(self) -> PlainArray | PackedArray:
+        video = _array(self._members["video"])
+        if len(video.shape) != 4 or video.shape[3] != 3 or video.dtype != np.uint8:
+            raise BadInput(f"{video.member.where} is {video.dtype} {video.shape} instead of bytes, T H W 3")
+        if not prod(video.shape):
+            raise BadInput(f"{video.member.where} has no frames; a video needs at least one")
+        return video
+
+    @cached_property
+    def _segmentations(self) -> PlainArray | PackedArray:
+        ids, shape = _array(self._members["segmentations"]), self._video.shape[:3]
+        if ids.shape not in (shape, (*shape, 1)):
+            raise BadInput(f"{ids.member.where} has the shape {ids.shape}; the frames have {shape}")
+        return ids
+
+    def __len__(self) -> int:
+        return self._video.shape[0]
+
+    @property
+    def size(self) -> tuple[int, int]:
+        return self._video.shape[1], self._video.shape[2]
+
+    @property
+    def has_ids(self) -> bool:
+        return "segmentations" in self._members
+
+    def _read(self, start: int, stop: int) -> UInt8[np.ndarray, "T H W 3"]:
+        return self._video.read(start, stop)
+
+    def _read_ids(self, start: int, stop: int) -> Integer[np.ndarray, "T H W"]:
+        return self._segmentations.read(start, stop).reshape(stop - start, *self.size)
+
+
+def find(tree: Tree) -> Videos | None:
+    found: list[tuple[Path, str, Mapping[str, Member]]] = []
+    problems: list[str] = []
+    for path in tree.files():
+        if path.suffix.lower() == ".tar":
+            members, wrong = _index(path)
+            videos, lacking = _videos_in(members)
+            found += [(path, key, arrays) for key, arrays in videos.items()]
+            problems += [f"{path} {wrong}: get the tar again"] if wrong else []
+            problems += [f"{path} has ids but no frames for {', '.join(lacking)}"] if lacking else []
+    if not found and not problems:
+        return None
+    keys = [key for _, key, _ in found]
+    names = keys if len(set(keys)) == len(keys) else [f"{tree.place(path)}/{key}" for path, key, _ in found]
+    made = [TarVideo(name, _split(tree, path), arrays) for name, (path, _, arrays) in zip(names, found, strict=True)]
+    return Videos(made, "webdataset tars", tree.root, problems)
+
+
+def _index(path: Path) -> tuple[list[Member], str | None]:
+    """The files that are whole in a tar, and what is wrong with the rest."""
+    members: list[Member] = []
+    try:
+        size = path.stat().st_size
+        with tarfile.open(path, "r:") as tar:
+            for info in tar:
+                if info.size < 0 or info.offset_data + info.size > size:
+                    return members, f"is cut short or damaged; the {len(members)} files before are used"
+                if info.isreg() and not info.issparse():
+                    members.append(Member(path, info.name, info.offset_data, info.size))
+        with path.open("rb") as file:
+            file.seek(tar.offset)
+            end = file.read(tarfile.BLOCKSIZE)
+    except Exception:  # tarfile and the disc fail in many ways
+        return members, f"is cut short or damaged; the {len(members)} files before are used"
+    if len(end) < tarfile.BLOCKSIZE or any(end):
+        return members, f"has no proper end, so files may be lacking; the {len(members)} files before are used"
+    return members, None
+
+
+def _videos_in(members: Sequence[Member]) -> tuple[dict[str, dict[str, Member]], list[str]]:
+    """The members of each video by key, and the keys that have no frames."""
+    videos: dict[str, dict[str, Member]] = defaultdict(dict)
+    for member in members:
+        path = PurePosixPath(member.name)
+        if match := MEMBER.fullmatch(path.name):
+            videos[(path.parent / match["key"]).as_posix()][match["array"]] = member
+    lacking = [key for key, arrays in videos.items() if "video" not in arrays]
+    return {key: arrays for key, arrays in videos.items() if key not in lacking}, lacking
+
+
+def _split(tree: Tree, path: Path) -> str:
+    told = SPLIT.search(path.name)
+    return SPLITS[told[1]] if told else split_and_rest(tree.below(path.parent))[0] or "train"

@@ -1,0 +1,101 @@
+"""What lies below a path, listed once; the layouts look only here until they know which files are theirs."""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from vonet.errors import BadInput
+
+SPLITS = {"train": "train", "validation": "validation", "val": "validation", "test": "test"}
+
+
+@dataclass(frozen=True)
+class Tree:
+    """Folders and the names of the files in them, both in natural order; `root` is the path that was given."""
+
+    root: Path
+    folders: Mapping[Path, Sequence[str]]
+    problems: Sequence[str] = ()
+
+    @property
+    def is_file(self) -> bool:
+        """One file was given, not a folder."""
+        return self.root not in self.folders
+
+    def files(self) -> Iterator[Path]:
+        return (folder / name for folder, names in self.folders.items() for name in names)
+
+    def below(self, folder: Path) -> tuple[str, ...]:
+        """The names of the folders that lead from the root to this one."""
+        return () if self.is_file else folder.relative_to(self.root).parts
+
+    def place(self, file: Path) -> str:
+        """Which file it is: its path below the root without its suffix."""
+        return "/".join((*self.below(file.parent), file.stem))
+
+
+def list_tree(root: Path) -> Tree:
+    """Follows links, but visits no folder twice, so links that lead back up do no harm. What is hidden is left out."""
+    if not root.is_dir():
+        return Tree(root, {root.parent: [root.name]})
+    folders: dict[Path, list[str]] = {}
+    problems, seen, waiting = [], set(), [root]
+    while waiting:
+        folder = waiting.pop()
+        real = os.path.realpath(folder)
+        if real in seen:
+            continue
+        seen.add(real)
+        try:
+            inner, files = _entries(folder)
+        except OSError as error:
+            problems.append(f"the folder {folder} cannot be read ({error.strerror}) and was left out")
+            inner, files = [], []
+        folders[folder] = sorted(files, key=natural)
+        waiting += [folder / name for name in sorted(inner, key=natural, reverse=True)]
+    return Tree(root, folders, problems)
+
+
+def _entries(folder: Path) -> tuple[list[str], list[str]]:
+    folders, files = [], []
+    with os.scandir(folder) as entries:
+        for entry in entries:
+            if entry.name.startswith(".") or entry.name == "__MACOSX":
+                continue
+            try:
+                if entry.is_dir():
+                    folders.append(entry.name)
+                elif entry.is_file():
+                    files.append(entry.name)
+            except OSError:  # a link to itself
+                continue
+    return folders, files
+
+
+def natural(name: str) -> tuple[list[str | int], str]:
+    """Sorts frame2 before frame10."""
+    parts = re.split(r"(\d+)", name)
+    return [int(part) if odd % 2 else part for odd, part in enumerate(parts)], name
+
+
+def split_and_rest(folders: Sequence[str]) -> tuple[str | None, tuple[str, ...]]:
+    """Which split the folders on the way to a file name, if any, and the other folders."""
+    for at, name in enumerate(folders):
+        if name.lower() in SPLITS:
+            return SPLITS[name.lower()], (*folders[:at], *folders[at + 1 :])
+    return None, tuple(folders)
+
+
+def read_bytes(path: Path) -> bytes:
+    try:
+        return path.read_bytes()
+    except OSError as error:
+        raise BadInput(f"{path} cannot be read ({error.strerror})") from None
+
+
+def read_text(path: Path) -> str:
+    return read_bytes(path).decode("utf-8", "replace")
