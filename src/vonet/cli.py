@@ -148,7 +148,7 @@ def _prepare(arguments: argparse.Namespace) -> None:
     config = PrepareConfig(None if size is None else (size[0], size[-1]), arguments.fit, arguments.every)
     problems = prepare(arguments.path, arguments.out, config, arguments.workers or cores())
     for problem in problems:
-        print(f"vonet: left out: {problem}", file=sys.stderr)
+        print(f"vonet: problem: {problem}", file=sys.stderr)
     print(f"{arguments.out} is ready. Next: vonet inspect {arguments.out}")
 
 

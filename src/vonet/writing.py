@@ -45,5 +45,5 @@ def disc_refusals(path: Path) -> Iterator[None]:
         if error.errno in (errno.EROFS, errno.EACCES, errno.EPERM):
             raise DiscRefusal(f"{path} cannot be written ({error.strerror}): choose another place") from None
         if error.errno in (errno.ENOTDIR, errno.EEXIST, errno.EISDIR):
-            raise DiscRefusal(f"{path} cannot be written ({error.strerror}): a file of that name is in the way") from None
+            raise DiscRefusal(f"{path} cannot be written ({error.strerror}): a file is in the way") from None
         raise

@@ -13,6 +13,8 @@ import google_crc32c
 import numpy as np
 from PIL import Image
 
+from vonet.errors import BadInput
+
 PALETTE = [channel for i in range(256) for channel in ((i * 37) % 256, (i * 91) % 256, (i * 151) % 256)]
 
 
@@ -22,6 +24,14 @@ def clip(seed=0, frames=3, height=6, width=8, most=5):
     ids = rng.integers(0, most, (frames, height, width), dtype=np.uint8)
     ids[-1, 0, 0] = most
     return rng.integers(0, 256, (frames, height, width, 3), dtype=np.uint8), ids
+
+
+def read_all(video):
+    """Read everything, and refuse what does not go to its end."""
+    for _ in video.pieces():
+        pass
+    if video.damage:
+        raise BadInput(video.damage)
 
 
 def png(array, mode=None):

@@ -122,7 +122,7 @@ def test_a_flipped_bit_in_a_payload_spoils_only_that_video(shards):
     videos = vonet.data.open(root)
     assert (len(videos), videos.problems) == (6, [])
     with pytest.raises(BadInput, match=r"record 0 of .*00000-of-00002 is damaged \(its checksum is wrong\)"):
-        videos[0].check()
+        layouts.read_all(videos[0])
     for number in range(1, 6):
         np.testing.assert_array_equal(videos[number].frames, frames[number])
 
@@ -217,7 +217,7 @@ def test_records_that_are_no_videos(tmp_path):
     for number, (sentence, change) in enumerate(cases.items()):
         video, _ = broken_record(tmp_path / str(number), **change)
         with pytest.raises(BadInput, match=sentence):
-            video.check()
+            layouts.read_all(video)
 
 
 def test_annotations_and_fields_that_do_not_fit(tmp_path):
@@ -284,7 +284,7 @@ def test_malicious_pickles_are_not_run(tmp_path):
         for protocol in (2, 3, 4, 5):
             layouts.write_pickle(path, frames, ids, protocol, more=attack)
             with pytest.raises(BadInput, match=sentence):
-                vonet.data.open(tmp_path)[0].check()
+                layouts.read_all(vonet.data.open(tmp_path)[0])
     assert not touched.exists()
     path.write_bytes(pickle.dumps(attacks[0][1]))
     with pytest.raises(BadInput, match=system):
@@ -315,11 +315,11 @@ def test_damaged_pickles(tmp_path):
         for cut in range(0, len(data), 41):
             path.write_bytes(data[:cut])
             with pytest.raises(BadInput):
-                vonet.data.open(tmp_path)[0].check()
+                layouts.read_all(vonet.data.open(tmp_path)[0])
         for at in [*range(60), *range(60, len(data), 7)]:
             path.write_bytes(data[:at] + bytes([data[at] ^ 0x15]) + data[at + 1 :])
             with suppress(BadInput):
-                vonet.data.open(tmp_path)[0].check()
+                layouts.read_all(vonet.data.open(tmp_path)[0])
 
 
 def test_pickles_of_something_else(tmp_path):
@@ -334,7 +334,7 @@ def test_pickles_of_something_else(tmp_path):
     for sentence, content in cases.items():
         (tmp_path / "video_1.pkl").write_bytes(pickle.dumps(content))
         with pytest.raises(BadInput, match=sentence):
-            vonet.data.open(tmp_path)[0].check()
+            layouts.read_all(vonet.data.open(tmp_path)[0])
 
 
 # Tars
@@ -400,7 +400,7 @@ def test_arrays_in_tars_that_are_not_what_they_claim(tmp_path):
     for sentence, files in cases.items():
         layouts.write_tar(tmp_path / "a.tar", files)
         with pytest.raises(BadInput, match=sentence.strip()):
-            vonet.data.open(tmp_path)[0].check()
+            layouts.read_all(vonet.data.open(tmp_path)[0])
     layouts.write_tar(tmp_path / "a.tar", {"1.segmentations.npy": layouts.npy(ids), "0.video.npy": good})
     videos = vonet.data.open(tmp_path)
     assert [video.name for video in videos] == ["0"]
@@ -430,7 +430,7 @@ def test_frames_of_different_sizes(tmp_path):
     assert (len(video), video.size) == (3, (6, 8))
     np.testing.assert_array_equal(video.read(0, 2), frames[:2])
     with pytest.raises(BadInput, match=r"2.png has 4x8 pixels where 6x8 are expected"):
-        video.check()
+        layouts.read_all(video)
 
 
 def test_sixteen_bit_masks_keep_their_ids(tmp_path):
@@ -447,10 +447,10 @@ def test_masks_of_another_size_or_in_colour(tmp_path):
     frames, ids = layouts.clip()
     layouts.write_masked_jpegs(tmp_path, frames, ids[:, :4])
     with pytest.raises(BadInput, match=r"000000_mask.png has 4x8 pixels"):
-        vonet.data.open(tmp_path)[0].check()
+        layouts.read_all(vonet.data.open(tmp_path)[0])
     layouts.write_masked_jpegs(tmp_path, frames, frames)
     with pytest.raises(BadInput, match=r"000000_mask.png is a picture of kind RGB"):
-        vonet.data.open(tmp_path)[0].check()
+        layouts.read_all(vonet.data.open(tmp_path)[0])
 
 
 def test_a_picture_that_is_damaged_is_named(tmp_path):
@@ -460,7 +460,7 @@ def test_a_picture_that_is_damaged_is_named(tmp_path):
     for bad in (b"", b"nothing", layouts.png(frames[1])[:70]):
         (tmp_path / "1.png").write_bytes(bad)
         with pytest.raises(BadInput, match=r"1.png cannot be decoded"):
-            vonet.data.open(tmp_path)[0].check()
+            layouts.read_all(vonet.data.open(tmp_path)[0])
 
 
 def test_a_picture_that_claims_to_be_huge_is_refused_before_it_is_decoded(tmp_path):
@@ -471,7 +471,7 @@ def test_a_picture_that_claims_to_be_huge_is_refused_before_it_is_decoded(tmp_pa
     layouts.save(tmp_path / "0.png", frames[0])
     (tmp_path / "1.png").write_bytes(huge)
     with pytest.raises(BadInput, match=r"1.png cannot be decoded|60000x60000"):
-        vonet.data.open(tmp_path)[0].check()
+        layouts.read_all(vonet.data.open(tmp_path)[0])
 
 
 def test_sequences_with_ids_for_some_frames_are_used_without(tmp_path):
@@ -517,7 +517,7 @@ def test_files_that_are_no_videos(tmp_path):
 def test_a_video_without_frames(tmp_path):
     layouts.write_video(tmp_path / "a.avi", "mpeg4", frames=0)
     with pytest.raises(BadInput, match=r"a.avi"):
-        vonet.data.open(tmp_path)[0].check()
+        layouts.read_all(vonet.data.open(tmp_path)[0])
     with pytest.raises(BadInput, match=r"a.avi"):
         len(vonet.data.open(tmp_path)[0])
 
@@ -546,7 +546,7 @@ def test_a_damaged_video_ends_at_the_damage(tmp_path, capfd):
     np.testing.assert_array_equal(video.frames[:5], everything[:5])
     np.testing.assert_array_equal(np.concatenate([piece for piece, _ in video.pieces(4)]), video.frames)
     with pytest.raises(BadInput, match=r"a.mp4 is damaged or cut short"):
-        video.check()
+        layouts.read_all(video)
     assert capfd.readouterr().err == ""
 
 

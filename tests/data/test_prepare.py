@@ -119,6 +119,20 @@ def test_what_is_broken_is_named_and_the_rest_prepared(tmp_path):
     assert [v.name for v in vonet.data.open(tmp_path / "out")] == ["scene0", "scene1", "scene2"]
 
 
+def test_a_damaged_film_is_prepared_as_far_as_it_goes(tmp_path):
+    film = tmp_path / "in/film.mp4"
+    layouts.write_video(film, frames=40, options={"g": "12", "bf": "2"})
+    data = bytearray(film.read_bytes())
+    data[len(data) // 2 : len(data) // 2 + 400] = bytes(400)
+    film.write_bytes(data)
+    (problem,) = prepare(tmp_path / "in", tmp_path / "out", PrepareConfig(size=(16, 16)), workers=1)
+    assert "film.mp4 is damaged or cut short" in problem
+    (video,) = vonet.data.open(tmp_path / "out")
+    assert 0 < len(video) < 40
+    found, _ = inspect(tmp_path / "in", full=False)
+    assert found.problems == [problem]
+
+
 def test_nothing_readable_makes_no_store(tmp_path):
     picture_folders(tmp_path / "in", videos=1)
     (tmp_path / "in/scene0/rgba_00004.png").write_bytes(b"not a picture")

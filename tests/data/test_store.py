@@ -146,6 +146,13 @@ def test_splits_slices_and_fresh_videos(tmp_path):
         videos[5]
 
 
+def test_a_folder_of_stores_asks_for_one_of_them(tmp_path):
+    for name in ("a", "b"):
+        make(tmp_path / name, [random_video()])
+    with pytest.raises(BadInput, match=r"holds stores: point at one of them \(.*a, .*b\)"):
+        vonet.data.open(tmp_path)
+
+
 def _checksum(folder):
     return sum(int(video.read(1, 3).sum()) for video in open_store(folder))
 

@@ -2,7 +2,7 @@
 
 What a video's frames are is what decoding it from its start gives. So its frames are counted by decoding it once, when
 first asked; a range of frames is then decoded from the key frame before it, and where that would not give the same
-frames, from the start. Where decoding fails, the video ends: the frames before are used, and `check` tells. Frames are
+frames, from the start. Where decoding fails, the video ends: the frames before are used, and `damage` tells. Frames are
 turned as the file says (phones), and scaled to the size of the first if the size changes.
 """
 
@@ -184,9 +184,9 @@ class FileVideo(Video):
         while piece := [self._content.pixels(frame) for frame in islice(frames, length)]:
             yield np.stack(piece), None
 
-    def check(self) -> None:
-        if self._content.index.damage:
-            raise BadInput(self._content.index.damage)
+    @property
+    def damage(self) -> str | None:
+        return self._content.index.damage
 
 
 def find(tree: Tree) -> Videos | None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from pathlib import Path
 
-from vonet.data.store import is_store, open_store
+from vonet.data.store import INDEX, is_store, open_store
 from vonet.data.tree import SPLITS, Tree, list_tree
 from vonet.data.video import Videos
 from vonet.errors import BadInput
@@ -32,6 +32,9 @@ def _find(tree: Tree) -> Videos:
     """Ask each layout, the strictest first; those that take any folder of pictures or any file come last."""
     from vonet.data import files, pickles, pictures, tars, tfds
 
+    stores = [str(folder) for folder, names in tree.folders.items() if INDEX in names and is_store(folder)]
+    if stores:
+        raise BadInput(f"{tree.root} holds stores: point at one of them ({', '.join(stores[:5])})")
     problems = list(tree.problems)
     for layout in (tfds, tars, pickles, pictures, files):
         videos = layout.find(tree)

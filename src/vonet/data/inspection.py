@@ -80,10 +80,11 @@ def inspect(path: Path, full: bool, workers: int = 1) -> tuple[Inspection, Video
     lengths, sizes, good = [], [], []
     for video in videos:
         try:
-            length, size, _ = len(video), video.size, video.has_ids
+            length, size, damage = len(video), video.size, video.damage
         except BadInput as problem:
             problems.append(str(problem))
         else:
+            problems += [damage] if damage else []
             lengths.append(length)
             sizes.append(size)
             good.append(video)

@@ -76,11 +76,9 @@ def prepare(path: Path | str, out: Path, config: PrepareConfig, workers: int) ->
         results = for_each(_prepare, [job for _, job in jobs.values()], workers, len(entries), "preparing")
         for job, problem in results:
             place = jobs[job.path][0]
-            entry = None if problem else store.entry(*place)
-            if entry is None:
-                problems.append(problem or f"{job.path} was written and is not whole")
-            else:
+            if (entry := store.entry(*place)) is not None:
                 entries[place] = entry
+            problems += [problem] if problem else []
         if not entries:
             raise BadInput(f"none of the {len(wanted)} videos of {path} can be read; the first problem: {problems[0]}")
         store.finish([entries[place] for _, place in wanted if place in entries])
@@ -98,14 +96,14 @@ def _about(video: Video, made_by: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _prepare(job: _Job) -> str | None:
-    """Writes one video; gives the reason if it cannot be read."""
+    """Writes one video; says why if it cannot be read, or not to its end."""
     try:
         write_video(job.path, _pieces(job.video, job.config), job.about)
     except DiscRefusal:
         raise
     except BadInput as problem:
         return str(problem)
-    return None
+    return job.video.damage
 
 
 def _pieces(video: Video, config: PrepareConfig) -> Iterator[tuple[np.ndarray, np.ndarray | None]]:

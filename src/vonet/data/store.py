@@ -316,7 +316,11 @@ def _difference(old: Mapping[str, Any], new: Mapping[str, Any]) -> str:
 
 
 def is_store(folder: Path) -> bool:
-    return (folder / INDEX).is_file() or (folder / UNFINISHED).is_file()
+    """By what an index says or, should it be damaged, by the videos; other tools have an index.json too."""
+    if not (folder / INDEX).is_file():
+        return (folder / UNFINISHED).is_file()
+    with (folder / INDEX).open("rb") as index:
+        return FORMAT.encode() in index.read(1000) or any(folder.glob("*/[0-9]*.npz"))
 
 
 def open_store(root: Path) -> Videos:
