@@ -21,11 +21,17 @@ ALLOWED = {
     "blocks": {"errors", "interface", "schedule"},
     "data": {"errors", "writing"},
     "model": {"errors", "interface", "schedule", "blocks"},
+    "evaluation": {"errors", "writing", "interface", "data"},
     "figures": {"errors", "writing", "interface", "data"},
     "training": {"errors", "interface", "schedule", "data"},
     "experiments": {"errors", "interface", "schedule", "performance", "blocks", "model", "training"},
-    "demo": {"errors", "interface", "performance", "data", "model", "training", "figures", "experiments"},
-    "cli": {"errors", "data", "figures", "experiments", "demo"},
+    "weights": {"errors", "writing", "model", "experiments"},
+    "evaluate": {"errors", "interface", "performance", "data", "evaluation", "weights"},
+    "demo": {
+        *("errors", "interface", "performance", "data", "model", "training"),
+        *("figures", "evaluation", "experiments", "weights"),
+    },
+    "cli": {"errors", "data", "figures", "experiments", "weights", "evaluate", "demo"},
     "__main__": {"cli"},
 }
 

@@ -5,10 +5,7 @@ from __future__ import annotations
 import argparse
 import json
 import sys
-from collections.abc import Mapping
-from dataclasses import fields, is_dataclass
 from pathlib import Path
-from typing import Any
 
 from vonet.errors import BadInput
 
@@ -89,6 +86,27 @@ def _parser() -> argparse.ArgumentParser:
     prepare.add_argument("--workers", type=int, help="processes (default: one per core)")
     prepare.set_defaults(run=_prepare)
 
+    evaluate = commands.add_parser(
+        "evaluate",
+        help="score a model on videos with true ids, beside methods that know nothing of objects",
+        description="Streams whole videos through the model. With torchrun each process takes a share of the videos: "
+        "torchrun --nproc-per-node 2 -m vonet evaluate WEIGHTS DATA.",
+    )
+    evaluate.add_argument("weights", type=Path, metavar="WEIGHTS", help="a run's folder, or a file of weights")
+    evaluate.add_argument(
+        "data", type=Path, metavar="DATA", help="anything that vonet inspect recognises, with true ids"
+    )
+    evaluate.add_argument("--split", default="validation", help="which videos (default: validation)")
+    evaluate.add_argument("--protocol", default="vonet", help="vonet (default), savi, steve or videosaur")
+    evaluate.add_argument("--videos", type=int, metavar="N", help="only the first N videos")
+    evaluate.add_argument("--seeds", type=int, default=1, help="how many draws of the slots' noise (default: 1)")
+    evaluate.add_argument("--batch", type=int, default=8, help="videos at a time; never changes a score (default: 8)")
+    evaluate.add_argument("--slots", type=int, help="another number of slots than the model was trained with")
+    evaluate.add_argument("--masks", help="how masks are enlarged, nearest or bilinear (default: the model's)")
+    evaluate.add_argument("--out", type=Path, help="folder for scores (default: `evaluation` beside the weights)")
+    evaluate.add_argument("--json", action="store_true", help="print the mean scores as JSON")
+    evaluate.set_defaults(run=_evaluate)
+
     experiments = commands.add_parser("experiments", help="list the experiments, or show one in full")
     experiments.add_argument("name", nargs="?")
     experiments.set_defaults(run=_experiments)
@@ -152,20 +170,40 @@ def _prepare(arguments: argparse.Namespace) -> None:
     print(f"{arguments.out} is ready. Next: vonet inspect {arguments.out}")
 
 
+def _evaluate(arguments: argparse.Namespace) -> None:
+    from vonet.evaluate import evaluate
+
+    report = evaluate(
+        arguments.weights,
+        arguments.data,
+        split=arguments.split,
+        protocol=arguments.protocol,
+        videos=arguments.videos,
+        seeds=arguments.seeds,
+        batch=arguments.batch,
+        slots=arguments.slots,
+        masks=arguments.masks,
+    )
+    if report is None:  # another process of torchrun reports
+        return
+    beside = arguments.weights if arguments.weights.is_dir() else arguments.weights.parent
+    name = f"{arguments.data.resolve().name}-{arguments.split}-{arguments.protocol}"
+    written = report.write(arguments.out or beside / "evaluation", name)
+    if arguments.json:
+        print(json.dumps(report.as_json(), indent=2))
+        return
+    print(report.table())
+    print(f"Verdict: {report.verdict()}.")
+    print(f"Scores of each video: {' and '.join(map(str, written))}")
+
+
 def _experiments(arguments: argparse.Namespace) -> None:
     from vonet import experiments
+    from vonet.weights import described
 
     if arguments.name is None:
         chosen = [experiments.get(name) for name in experiments.names()]
         width = max(len(e.name) for e in chosen)
         print("\n".join(f"{e.name:{width}}  {e.summary}" for e in chosen))
     else:
-        print(json.dumps(_described(experiments.get(arguments.name)), indent=2))
-
-
-def _described(value: Any) -> Any:
-    """As JSON; each part says what it is, for some have no options of their own."""
-    if is_dataclass(value):
-        options = {option.name: _described(getattr(value, option.name)) for option in fields(value)}
-        return {"part": type(value).__name__, **options}
-    return {k: _described(v) for k, v in value.items()} if isinstance(value, Mapping) else value
+        print(json.dumps(described(experiments.get(arguments.name)), indent=2))

@@ -12,9 +12,9 @@ comes out, and nothing is kept inside the model.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
-from typing import Literal, Protocol, TypeVar
+from typing import Literal, Protocol, TypeVar, runtime_checkable
 
 import torch
 import torch.nn.functional as F
@@ -85,6 +85,12 @@ class State:
 StateT = TypeVar("StateT", bound=State)
 
 
+def joined_states(states: Sequence[StateT]) -> StateT:
+    """One state for several videos, from those of each."""
+    first = states[0]
+    return replace(first, **{f.name: torch.cat([getattr(s, f.name) for s in states]) for f in fields(first)})  # type: ignore
+
+
 @dataclass(frozen=True)
 class SlotState(State):
     """The state of a model with slots.
@@ -150,14 +156,20 @@ class Output(Segmentation):
     losses: dict[str, Float[Tensor, "B T"]] = field(default_factory=dict)
 
 
-class VideoModel(Protocol[StateT]):
-    """What training, evaluation and streaming may ask of a model."""
+@runtime_checkable
+class StreamingModel(Protocol[StateT]):
+    """What evaluation and streaming ask of a model."""
 
     def initial_state(self, batch: int, slots: int | None = None, generator: torch.Generator | None = None) -> StateT:
         """Fresh slots for `batch` videos. Any number of slots works with the same weights."""
 
     def step(self, frame: Tensor, state: StateT) -> tuple[StepOutput, StateT]:
         """One frame `B 3 H W`: masks and the next state."""
+
+
+@runtime_checkable
+class VideoModel(StreamingModel[StateT], Protocol[StateT]):
+    """What training asks besides."""
 
     def unroll(self, clip: Clip, state: StateT | None = None) -> Output:
         """Watch a clip; nothing is computed that only learning needs."""

@@ -16,7 +16,8 @@ import vonet.data
 from tests.data import layouts
 from tests.data.test_store import content
 from vonet.data.inspection import inspect
-from vonet.data.prepare import PrepareConfig, prepare, resized, resized_ids
+from vonet.data.prepare import PrepareConfig, prepare
+from vonet.data.resize import resized, resized_ids
 from vonet.data.store import describe
 from vonet.errors import BadInput
 

@@ -32,7 +32,7 @@ Paint = Texture | Float[np.ndarray, " 3"]
 
 FOCAL_LENGTH, SENSOR_WIDTH = 35.0, 32.0
 THROWN_FROM = ((-5.0, -5.0, 1.0), (5.0, 5.0, 5.0))
-DROPPED_FROM = ((-6.0, -6.0, 0.5), (6.0, 6.0, 8.0))
+DROPPED_FROM = ((-5.0, -5.0, 0.5), (5.0, 5.0, 8.0))
 SIDEWAYS = 4.0
 
 

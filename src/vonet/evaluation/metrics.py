@@ -1,0 +1,283 @@
+"""How well predicted segments agree with true ones: pure functions of two maps of integer ids.
+
+Ids are names, nothing more: which number a segment has never matters, except that 0 is the background among the true
+ids. `T H W` maps are one clustering of all pixels of a video, so an object whose segment changes its id is punished.
+Any other common shape is one clustering too.
+
+Everything that compares regions is computed from one table, how many pixels of each frame have which true and which
+predicted id (`Confusion`). All counts are exact integers: sums of squares over a video exceed what float32 can count.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+from typing import Any
+
+import numpy as np
+from jaxtyping import Bool, Float, Int64, Integer
+from scipy.optimize import linear_sum_assignment
+
+from vonet.errors import BadInput
+
+BACKGROUND = 0
+LARGEST_CODE = 1 << 16
+
+
+@dataclass(frozen=True)
+class Confusion:
+    """How many pixels have true id `true[i]` and predicted id `predicted[j]`, for each frame. Ids that do not occur
+    are not listed."""
+
+    true: Integer[np.ndarray, " n"]
+    predicted: Integer[np.ndarray, " m"]
+    counts: Int64[np.ndarray, "T n m"]
+
+    @property
+    def total(self) -> Int64[np.ndarray, "n m"]:
+        """Over the whole video."""
+        return self.counts.sum(axis=0)
+
+    @property
+    def is_object(self) -> Bool[np.ndarray, " n"]:
+        return self.true != BACKGROUND
+
+    def frame(self, t: int) -> Confusion:
+        """One frame as a video of its own."""
+        counts = self.counts[t]
+        rows, columns = counts.any(axis=1), counts.any(axis=0)
+        return Confusion(self.true[rows], self.predicted[columns], counts[rows][:, columns][None])
+
+    def to_background(self, ids: Bool[np.ndarray, " n"]) -> Confusion:
+        """The same with some true ids counted as background."""
+        if not ids.any():
+            return self
+        renamed = np.where(ids, BACKGROUND, self.true)
+        kept = np.unique(renamed)
+        return Confusion(
+            kept, self.predicted, np.stack([self.counts[:, renamed == i].sum(axis=1) for i in kept], axis=1)
+        )
+
+
+def confusion(true_ids: Any, predicted_ids: Any) -> Confusion:
+    """One pass over the pixels. `T H W` gives a table for each frame, any other shape a single one."""
+    true, predicted = _ids(true_ids, "true ids"), _ids(predicted_ids, "predicted ids")
+    if true.shape != predicted.shape:
+        raise BadInput(
+            f"the true ids have the shape {true.shape} and the predicted {predicted.shape}: they must be the same; "
+            "bring the masks to the size of the true ids first"
+        )
+    if not true.size:
+        raise BadInput(f"the ids have the shape {true.shape}, which holds no pixel")
+    frames = len(true) if true.ndim == 3 else 1
+    true, true_names = _codes(true.reshape(frames, -1))
+    predicted, predicted_names = _codes(predicted.reshape(frames, -1))
+    n, m = len(true_names), len(predicted_names)
+    codes = true * np.int32(m) + predicted
+    counts = np.stack([np.bincount(frame, minlength=n * m) for frame in codes]).reshape(frames, n, m)
+    rows, columns = counts.any(axis=(0, 2)), counts.any(axis=(0, 1))
+    return Confusion(true_names[rows], predicted_names[columns], counts[:, rows][:, :, columns].astype(np.int64))
+
+
+def joined(parts: Sequence[Confusion]) -> Confusion:
+    """The table of a video from those of its consecutive pieces."""
+    true = np.unique(np.concatenate([part.true for part in parts]))
+    predicted = np.unique(np.concatenate([part.predicted for part in parts]))
+    counts = np.zeros((sum(len(part.counts) for part in parts), len(true), len(predicted)), np.int64)
+    start = 0
+    for part in parts:
+        rows, columns = np.searchsorted(true, part.true), np.searchsorted(predicted, part.predicted)
+        counts[start : start + len(part.counts), rows[:, None], columns] = part.counts
+        start += len(part.counts)
+    return Confusion(true, predicted, counts)
+
+
+def _ids(given: Any, what: str) -> Integer[np.ndarray, ...]:
+    ids = np.asarray(given.detach().cpu() if hasattr(given, "detach") else given)
+    if ids.dtype == bool:
+        return ids.astype(np.uint8)
+    if np.issubdtype(ids.dtype, np.integer):
+        return ids
+    if np.issubdtype(ids.dtype, np.floating):
+        with np.errstate(invalid="ignore"):
+            whole = ids.astype(np.int64)
+        if (whole == ids).all():
+            return whole
+    raise BadInput(f"the {what} are {ids.dtype} and not whole numbers; give integer ids (of soft masks, the argmax)")
+
+
+def _codes(ids: Integer[np.ndarray, "T pixels"]) -> tuple[np.ndarray, np.ndarray]:
+    """Small numbers from 0 on in place of ids, and the ids they stand for. Ids that are small already stay."""
+    low, high = int(ids.min()), int(ids.max())
+    if low >= 0 and high < 256:
+        return ids.astype(np.int32), np.arange(high + 1)
+    names, codes = np.unique(ids, return_inverse=True)
+    if len(names) > LARGEST_CODE:
+        raise BadInput(f"{len(names)} different ids were given; are these ids of segments?")
+    return codes.reshape(ids.shape).astype(np.int32), names
+
+
+# Agreement of regions
+
+
+def rand_index(counts: Int64[np.ndarray, "n m"]) -> float:
+    """The adjusted Rand index of a table, in exact integers up to the last division; 1 where it is undefined (no pixel,
+    or only one clustering possible), as everyone in this field has it."""
+    together = sum(n * (n - 1) for n in counts.ravel().tolist())
+    true = sum(n * (n - 1) for n in counts.sum(axis=1).tolist())
+    predicted = sum(n * (n - 1) for n in counts.sum(axis=0).tolist())
+    pixels = int(counts.sum())
+    pairs = pixels * (pixels - 1)
+    above_chance = 2 * (together * pairs - true * predicted)
+    best = (true + predicted) * pairs - 2 * true * predicted
+    return above_chance / best if best else 1.0
+
+
+def overlaps(counts: Int64[np.ndarray, "n m"]) -> Float[np.ndarray, "n m"]:
+    """Intersection over union of each true with each predicted segment."""
+    union = counts.sum(axis=1, keepdims=True) + counts.sum(axis=0, keepdims=True) - counts
+    return counts / np.maximum(union, 1)
+
+
+def ari_of(table: Confusion) -> float:
+    return rand_index(table.total)
+
+
+def fg_ari_of(table: Confusion) -> float:
+    return rand_index(table.total[table.is_object])
+
+
+def miou_of(table: Confusion, background: bool = True) -> float:
+    """Each true segment is matched with at most one predicted, so that the sum of overlaps is largest; divided by the
+    number of true segments. Without `background`, only objects are matched."""
+    overlap = overlaps(table.total)[slice(None) if background else table.is_object]
+    if not len(overlap):
+        return 1.0
+    return float(overlap[linear_sum_assignment(overlap, maximize=True)].sum() / len(overlap))
+
+
+def mbo_of(table: Confusion) -> float:
+    """Mean best overlap: each object takes the predicted segment that suits it best, also if others took it."""
+    overlap = overlaps(table.total)[table.is_object]
+    return float(overlap.max(axis=1).mean()) if len(overlap) else 1.0
+
+
+def ari(true_ids: Any, predicted_ids: Any) -> float:
+    """Adjusted Rand index over all pixels."""
+    return ari_of(confusion(true_ids, predicted_ids))
+
+
+def fg_ari(true_ids: Any, predicted_ids: Any) -> float:
+    """Adjusted Rand index over the pixels of objects (true id not 0); predicted ids there count whatever they are."""
+    return fg_ari_of(confusion(true_ids, predicted_ids))
+
+
+def miou(true_ids: Any, predicted_ids: Any, background: bool = True) -> float:
+    """Mean intersection over union under the best one-to-one matching; the background is one true segment."""
+    return miou_of(confusion(true_ids, predicted_ids), background)
+
+
+def mbo(true_ids: Any, predicted_ids: Any) -> float:
+    """Mean best overlap of the objects, without the background."""
+    return mbo_of(confusion(true_ids, predicted_ids))
+
+
+def per_image(metric: Callable[[Confusion], float], table: Confusion) -> float:
+    """The mean of a metric over the frames, each on its own: it does not mind segments that swap their ids in time."""
+    return float(np.mean([metric(table.frame(t)) for t in range(len(table.counts))]))
+
+
+# What these hide
+
+
+def slots_per_object(table: Confusion) -> float:
+    """By how many predicted segments an object is shared: 1 if one holds it whole, n if n hold equal parts (the inverse
+    Simpson index of the shares, so slivers hardly count). The mean over objects."""
+    shares = table.total[table.is_object].astype(float)
+    if not len(shares):
+        return 1.0
+    shares /= shares.sum(axis=1, keepdims=True)
+    return float((1 / (shares**2).sum(axis=1)).mean())
+
+
+def whole_objects(table: Confusion, at_least: float = 0.5) -> float:
+    """The share of objects that overlap with one predicted segment by half or more."""
+    overlap = overlaps(table.total)[table.is_object]
+    return float((overlap.max(axis=1) >= at_least).mean()) if len(overlap) else 1.0
+
+
+def identity_switches(table: Confusion) -> float:
+    """How often the segment that holds most of an object is another than in the frame before in which the object was
+    seen. The mean over objects."""
+    objects = np.flatnonzero(table.is_object)
+    switches = 0
+    for row in objects:
+        seen = table.counts[:, row].any(axis=1)
+        holders = table.counts[seen, row].argmax(axis=1)
+        switches += int((holders[1:] != holders[:-1]).sum())
+    return switches / len(objects) if len(objects) else 0.0
+
+
+def boundaries(ids: Integer[np.ndarray, "T H W"]) -> Bool[np.ndarray, "T H W"]:
+    """Pixels whose right or lower neighbour has another id."""
+    found = np.zeros(ids.shape, bool)
+    found[:, :-1] |= ids[:, :-1] != ids[:, 1:]
+    found[:, :, :-1] |= ids[:, :, :-1] != ids[:, :, 1:]
+    return found
+
+
+def _near(found: Bool[np.ndarray, "T H W"], distance: int) -> Bool[np.ndarray, "T H W"]:
+    """Pixels at most so far from one that was found, along both axes."""
+    for axis in (1, 2):
+        grown = found.copy()
+        for step in range(1, distance + 1):
+            ahead, behind = [slice(None)] * 3, [slice(None)] * 3
+            ahead[axis], behind[axis] = slice(step, None), slice(None, -step)
+            grown[tuple(ahead)] |= found[tuple(behind)]
+            grown[tuple(behind)] |= found[tuple(ahead)]
+        found = grown
+    return found
+
+
+def boundary_counts(true_ids: np.ndarray, predicted_ids: np.ndarray) -> Int64[np.ndarray, " 4"]:
+    """Predicted boundary pixels near a true one, all predicted; true boundary pixels near a predicted one, all true.
+    Near is 0.8 % of the picture's diagonal, as for DAVIS, and at least one pixel."""
+    distance = max(1, round(0.008 * float(np.hypot(*true_ids.shape[1:]))))
+    true, predicted = boundaries(true_ids), boundaries(predicted_ids)
+    right, found = (predicted & _near(true, distance)).sum(), (true & _near(predicted, distance)).sum()
+    return np.array([right, predicted.sum(), found, true.sum()], np.int64)
+
+
+def boundary_f_of(counts: Int64[np.ndarray, " 4"]) -> float:
+    """The harmonic mean of precision and recall of boundary pixels; 1 where there are none at all."""
+    right, predicted, found, true = counts.tolist()
+    if not predicted or not true:
+        return float(predicted == true)
+    precision, recall = right / predicted, found / true
+    return 2 * precision * recall / (precision + recall) if right and found else 0.0
+
+
+def boundary_f(true_ids: Any, predicted_ids: Any) -> float:
+    """Boundary F-score of `T H W` maps."""
+    return boundary_f_of(boundary_counts(_ids(true_ids, "true ids"), _ids(predicted_ids, "predicted ids")))
+
+
+def stability_counts(ids: Integer[np.ndarray, "T H W"]) -> tuple[float, int]:
+    """The sum of the overlaps of each segment with itself in the next frame, and how many there are; a segment that
+    is in only one of two frames has none."""
+    total, number = 0.0, 0
+    for now, then in pairwise(ids):
+        table = confusion(now[None], then[None])
+        overlap = overlaps(table.total)
+        same = table.true[:, None] == table.predicted[None, :]
+        total += float(overlap[same].sum())
+        number += len(np.union1d(table.true, table.predicted))
+    return total, number
+
+
+def stability(ids: Any) -> float:
+    """How much segments keep their place from frame to frame: their mean overlap with themselves. Moving objects have
+    less than 1, so it is to be set beside the stability of the true ids; flicker has less than those."""
+    total, number = stability_counts(_ids(ids, "ids"))
+    return total / number if number else 1.0

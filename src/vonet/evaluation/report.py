@@ -1,0 +1,110 @@
+"""What an evaluation found: for programs (JSON), for spreadsheets (CSV), for people (a table and a verdict)."""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+from vonet.evaluation.protocol import SCORES
+from vonet.evaluation.run import Row, summary
+from vonet.evaluation.trivial import TRIVIAL
+from vonet.writing import written_aside
+
+MODEL, CEILING = "model", "ceiling"
+PERCENT = ("fg_ari", "miou", "ari", "mbo", "image_fg_ari", "image_miou", "whole_objects", "null_share", "boundary_f")
+HEADLINES = ("fg_ari", "miou")
+
+
+@dataclass(frozen=True)
+class Report:
+    """`about`: everything that the scores depend on. `paper`: its scores in percent, where the experiment has some."""
+
+    about: Mapping[str, Any]
+    rows: Sequence[Row]
+    paper: Mapping[str, float]
+
+    def as_json(self) -> dict[str, Any]:
+        """The model's mean scores by name; `std` over the seeds; the other methods likewise."""
+        found = summary(self.rows)
+        means = {method: {name: mean for name, (mean, _) in scores.items()} for method, scores in found.items()}
+        return {
+            **means[MODEL],
+            "std": {name: std for name, (_, std) in found[MODEL].items()},
+            "trivial": {method: means[method] for method in TRIVIAL if method in means},
+            "ceiling": means.get(CEILING, {}),
+            "paper": dict(self.paper),
+            "verdict": self.verdict(),
+            **self.about,
+        }
+
+    def verdict(self) -> str:
+        """Whether the model beats every method that knows nothing of objects, on both of the paper's scores."""
+        found = summary(self.rows)
+        better: list[str] = []
+        worse: list[str] = []
+        for name in HEADLINES:
+            rivals = {method: found[method][name][0] for method in TRIVIAL if method in found}
+            if not rivals:
+                return "not compared with the trivial methods"
+            rival = max(rivals, key=lambda method: rivals[method])
+            lead = found[MODEL][name][0] - rivals[rival]
+            sentence = f"{100 * abs(lead):.1f} points in {SCORES[name]} {'ahead of' if lead > 0 else 'behind'} {rival}"
+            (better if lead > 0 else worse).append(sentence)
+        if not worse:
+            return f"it beats every trivial method: {' and '.join(better)}"
+        if not better:
+            return f"it has learned nothing: {' and '.join(worse)}"
+        return f"it does not beat the trivial methods: {' and '.join(worse)}, though {' and '.join(better)}"
+
+    def table(self) -> str:
+        """Scores in rows, in percent but for counts and stability; methods in columns, the paper's beside ours."""
+        found = summary(self.rows)
+        methods = [MODEL, *(method for method in [*TRIVIAL, CEILING] if method in found)]
+        lines = [["", *methods]]
+        for name, spoken in SCORES.items():
+            lines.append([spoken, *(_cell(name, *found[method][name]) for method in methods)])
+        if self.paper:
+            told = [f"{self.paper[name]:.1f}" if name in self.paper else "" for name in SCORES]
+            lines = [[*line[:2], paper, *line[2:]] for line, paper in zip(lines, ["paper", *told], strict=True)]
+        widths = [max(map(len, column)) for column in zip(*lines, strict=True)]
+        head, *rest = ["  ".join(_aligned(line, widths)) for line in lines]
+        return "\n".join([head, "─" * len(head), *rest])
+
+    def write(self, folder: Path, name: str) -> list[Path]:
+        """`name.json`, all of it, and `name.csv`, a line for each video and method."""
+        texts = {".json": self._json_text(), ".csv": self._csv_text()}
+        paths = []
+        for suffix, text in texts.items():
+            path = folder / f"{name}{suffix}"
+            with written_aside(path) as aside:
+                aside.write_text(text)
+            paths.append(path)
+        return paths
+
+    def _json_text(self) -> str:
+        return json.dumps({**self.as_json(), "rows": [asdict(row) for row in self.rows]}, indent=1) + "\n"
+
+    def _csv_text(self) -> str:
+        text = io.StringIO()
+        writer = csv.writer(text, lineterminator="\n")
+        writer.writerow(["method", "video", "split", "seed", "start", *SCORES])
+        for row in self.rows:
+            writer.writerow([row.method, row.video, row.split, row.seed, row.start, *(row.scores[n] for n in SCORES)])
+        return text.getvalue()
+
+
+def _cell(name: str, mean: float, std: float) -> str:
+    scale = 100 if name in PERCENT else 1
+    digits = 1 if name in PERCENT else 2
+    spread = f" ± {scale * std:.{digits}f}" if std else ""
+    return f"{scale * mean:.{digits}f}{spread}"
+
+
+def _aligned(line: Sequence[str], widths: Sequence[int]) -> list[str]:
+    """Names to the left, numbers to the right."""
+    return [line[0].ljust(widths[0]), *(cell.rjust(w) for cell, w in zip(line[1:], widths[1:], strict=True))]

@@ -1,0 +1,244 @@
+"""Evaluate a model on a set of videos.
+
+Videos stream through `model.step`, several at a time, in memory that does not depend on their length. The noise from
+which a video's slots grow depends on the video and the seed alone, so neither the batch nor the number of processes
+changes a score.
+"""
+
+from __future__ import annotations
+
+import zlib
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+from tqdm import tqdm
+
+from vonet.data.resize import resized
+from vonet.data.video import Video
+from vonet.errors import BadInput
+from vonet.evaluation.protocol import SCORES, Protocol, Scorer
+from vonet.evaluation.segmentation import perfect_masks, winners
+from vonet.evaluation.trivial import TRIVIAL
+from vonet.interface import Enlargement, State, StreamingModel, joined_states
+
+PIECE = 8
+"""Frames that are decoded at a time."""
+
+
+@dataclass(frozen=True)
+class Row:
+    """The scores of one video, or of one window of it, by one method ("model", a trivial one, or "ceiling")."""
+
+    method: str
+    video: str
+    split: str
+    seed: int
+    start: int
+    scores: dict[str, float]
+
+
+@dataclass
+class _Watched:
+    """A video on its way through the model."""
+
+    video: Video
+    pieces: Iterator[tuple[np.ndarray, np.ndarray | None]]
+    frames: np.ndarray = field(init=False)
+    ids: np.ndarray = field(init=False)
+    at: int = 0
+
+    def next_piece(self) -> bool:
+        piece = next(self.pieces, None)
+        if piece is None:
+            return False
+        self.frames, ids = piece
+        assert ids is not None
+        self.ids, self.at = ids, 0
+        return True
+
+
+def evaluate_model(
+    model: StreamingModel[Any],
+    size: tuple[int, int],
+    videos: Sequence[Video],
+    protocol: Protocol,
+    *,
+    batch: int = 8,
+    seeds: int = 1,
+    slots: int | None = None,
+    enlargement: Enlargement | None = None,
+    progress: bool = True,
+) -> list[Row]:
+    """A row for each video (or window), seed and method. `size` is that of the frames which the model takes; videos of
+    another size are brought to it, and the masks to the size of the true ids. `enlargement` None: the model's own."""
+    if batch < 1 or seeds < 1:
+        raise BadInput(f"a batch of {batch} and {seeds} seeds were asked for; at least 1 of each is needed")
+    _check(videos, protocol)
+    rows: list[Row] = []
+    with tqdm(total=len(videos) * seeds, unit="video", desc="evaluating", disable=not progress) as bar:
+        for seed in range(seeds):
+            for start in range(0, len(videos), batch):
+                chosen = [videos[i] for i in range(start, min(start + batch, len(videos)))]
+                rows += _watch(model, size, chosen, protocol, seed, slots, enlargement)
+                bar.update(len(chosen))
+    return rows
+
+
+def evaluate_trivial(
+    videos: Sequence[Video],
+    protocol: Protocol,
+    slots: int,
+    cells: tuple[int, int],
+    enlargement: Enlargement,
+    progress: bool = True,
+) -> list[Row]:
+    """The methods that know nothing of objects, with as many segments as the model has slots; and as a ceiling, perfect
+    masks with the model's number of cells, enlarged as the model's are."""
+    _check(videos, protocol)
+    rows: list[Row] = []
+    for i in tqdm(range(len(videos)), unit="video", desc="trivial methods", disable=not progress):
+        video = videos[i]
+        methods = {name: make(video, slots, np.random.default_rng(_seed(video, 0))) for name, make in TRIVIAL.items()}
+        windows = {name: _Windows(video, protocol, name, seed=0) for name in [*methods, "ceiling"]}
+        for frames, ids in video.pieces(PIECE):
+            assert ids is not None
+            for name, predict in methods.items():
+                windows[name].add(ids, predict(frames))
+            perfect = winners(perfect_masks(ids, cells), ids.shape[1:], enlargement, None)
+            windows["ceiling"].add(ids, _renamed(perfect, ids))
+        rows += [row for window in windows.values() for row in window.rows()]
+    return rows
+
+
+def _renamed(winner: np.ndarray, ids: np.ndarray) -> np.ndarray:
+    """From places among the ids of a piece to names that are the same in all pieces, and none of them null."""
+    return np.unique(ids)[winner - 1].astype(np.int64) + 1
+
+
+def _check(videos: Sequence[Video], protocol: Protocol) -> None:
+    if not len(videos):
+        raise BadInput("there is no video to evaluate on")
+    for i in range(len(videos)):
+        video = videos[i]
+        if not video.has_ids:
+            raise BadInput(f"{video.name} has no true ids; scores need videos that have them")
+        if protocol.window and len(video) < protocol.window:
+            raise BadInput(
+                f"{video.name} has {len(video)} frames; the protocol {protocol.name!r} needs at least {protocol.window}"
+            )
+
+
+def _seed(video: Video, *numbers: int) -> int:
+    """The same for the same video, wherever it stands in a set."""
+    return zlib.crc32(f"{video.split}/{video.name}/{numbers}".encode())
+
+
+class _Windows:
+    """Scores a video as it comes, cut into the protocol's windows."""
+
+    def __init__(self, video: Video, protocol: Protocol, method: str, seed: int):
+        self._video, self._protocol, self._method, self._seed = video, protocol, method, seed
+        self._length = protocol.window or len(video)
+        self._seen = 0
+        self._scorer = Scorer(protocol)
+        self._rows: list[Row] = []
+
+    def add(self, true_ids: np.ndarray, predicted_ids: np.ndarray) -> None:
+        while len(true_ids):
+            room = self._length - self._seen % self._length
+            self._scorer.add(true_ids[:room], predicted_ids[:room])
+            self._seen += len(true_ids[:room])
+            if self._seen % self._length == 0:
+                scores, start = self._scorer.scores(), self._seen - self._length
+                self._rows.append(Row(self._method, self._video.name, self._video.split, self._seed, start, scores))
+                self._scorer = Scorer(self._protocol)
+            true_ids, predicted_ids = true_ids[room:], predicted_ids[room:]
+
+    def rows(self) -> list[Row]:
+        return self._rows
+
+
+@torch.inference_mode()
+def _watch(
+    model: StreamingModel[Any],
+    size: tuple[int, int],
+    videos: Sequence[Video],
+    protocol: Protocol,
+    seed: int,
+    slots: int | None,
+    enlargement: Enlargement | None,
+) -> list[Row]:
+    """Some videos together, frame by frame. A video that ends leaves the batch."""
+    device = _device(model)
+
+    def fresh(video: Video, start: int) -> State:
+        generator = torch.Generator().manual_seed(_seed(video, seed, start))
+        return model.initial_state(1, slots, generator=generator)
+
+    windows = [_Windows(video, protocol, "model", seed) for video in videos]
+    watched = [_Watched(video, video.pieces(PIECE)) for video in videos]
+    running = [i for i, w in enumerate(watched) if w.next_piece()]
+    states: dict[int, State] = {}
+    t = 0
+    while running:
+        if t % protocol.window == 0 if protocol.window else t == 0:
+            states = {i: fresh(watched[i].video, t) for i in running}
+        frames = torch.stack([_frame(watched[i].frames[watched[i].at], size) for i in running]).to(device)
+        output, state = model.step(frames, joined_states([states[i] for i in running]))
+        how = enlargement or output.enlargement
+        for place, i in enumerate(running):
+            states[i] = state.map(lambda x, place=place: x[place : place + 1])
+            w = watched[i]
+            true = w.ids[w.at]
+            predicted = winners(output.log_masks[place], true.shape, how, protocol.sure_above)
+            windows[i].add(true[None], predicted[None])
+            w.at += 1
+        running = [i for i in running if watched[i].at < len(watched[i].frames) or watched[i].next_piece()]
+        t += 1
+    return [row for window in windows for row in window.rows()]
+
+
+def _device(model: Any) -> torch.device:
+    return next(model.parameters()).device
+
+
+def _frame(frame: np.ndarray, size: tuple[int, int]) -> Tensor:
+    pixels = frame if frame.shape[:2] == size else resized(frame[None], size, "stretch")[0]
+    return torch.from_numpy(np.ascontiguousarray(pixels)).permute(2, 0, 1).float() / 255
+
+
+def summary(rows: Sequence[Row]) -> dict[str, dict[str, tuple[float, float]]]:
+    """For each method and score: the mean over videos, and its standard deviation over the seeds."""
+    methods = dict.fromkeys(row.method for row in rows)
+    return {method: _mean_and_std([row for row in rows if row.method == method]) for method in methods}
+
+
+def _mean_and_std(rows: Sequence[Row]) -> dict[str, tuple[float, float]]:
+    seeds = sorted({row.seed for row in rows})
+    found = {}
+    for name in SCORES:
+        means = [float(np.mean([row.scores[name] for row in rows if row.seed == seed])) for seed in seeds]
+        found[name] = float(np.mean(means)), float(np.std(means, ddof=1)) if len(means) > 1 else 0.0
+    return found
+
+
+def in_all_processes(make: Callable[[Sequence[Video]], list[Row]], videos: Sequence[Video]) -> list[Row] | None:
+    """Each process of torchrun takes its share of the videos; the first gets all rows, the others None."""
+    from torch import distributed
+
+    if not distributed.is_initialized():
+        return make(videos)
+    rank, processes = distributed.get_rank(), distributed.get_world_size()
+    share = [videos[i] for i in range(rank, len(videos), processes)]
+    rows = make(share) if share else []
+    gathered: list[list[Row]] | None = [[] for _ in range(processes)] if rank == 0 else None
+    distributed.gather_object(rows, gathered)
+    if gathered is None:
+        return None
+    order = {(videos[i].split, videos[i].name): i for i in range(len(videos))}
+    everything = [row for part in gathered for row in part]
+    return sorted(everything, key=lambda row: (row.seed, order[row.split, row.video]))

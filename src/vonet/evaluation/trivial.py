@@ -1,0 +1,115 @@
+"""Methods that know nothing of objects. A model that does not beat them has learned nothing.
+
+Each is made for a video and then asked for its ids, some frames at a time.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import numpy as np
+from jaxtyping import Float, Integer, UInt8
+
+from vonet.data.video import Video
+
+Predict = Callable[[UInt8[np.ndarray, "T H W 3"]], Integer[np.ndarray, "T H W"]]
+
+SAMPLE = 20_000
+ROUNDS, STARTS = 30, 3
+
+
+def one_segment(video: Video, slots: int, rng: np.random.Generator) -> Predict:
+    return lambda frames: np.ones(frames.shape[:3], np.int64)
+
+
+def random_ids(video: Video, slots: int, rng: np.random.Generator) -> Predict:
+    return lambda frames: rng.integers(1, slots + 1, frames.shape[:3])
+
+
+def blocks(video: Video, slots: int, rng: np.random.Generator) -> Predict:
+    """A fixed grid of as many blocks as there are slots, or as few less as fit a grid that is nearly square."""
+    rows = int(np.sqrt(slots))
+    columns = slots // rows
+    h, w = video.size
+    grid = (np.arange(h) * rows // h)[:, None] * columns + np.arange(w) * columns // w + 1
+    return lambda frames: np.broadcast_to(grid, frames.shape[:3]).copy()
+
+
+def k_means(video: Video, slots: int, rng: np.random.Generator) -> Predict:
+    """Clusters of colour and position over the whole video, as many as there are slots."""
+    centres = _fitted(_sample(video, rng), slots, rng)
+
+    def predict(frames: UInt8[np.ndarray, "T H W 3"]) -> Integer[np.ndarray, "T H W"]:
+        return np.stack([_nearest(_features(frame), centres).reshape(frame.shape[:2]) + 1 for frame in frames])
+
+    return predict
+
+
+TRIVIAL: dict[str, Callable[[Video, int, np.random.Generator], Predict]] = {
+    "one segment": one_segment,
+    "random": random_ids,
+    "blocks": blocks,
+    "k-means": k_means,
+}
+
+
+def _features(frame: UInt8[np.ndarray, "H W 3"]) -> Float[np.ndarray, "pixels 5"]:
+    """Colour and position, each between 0 and 1."""
+    h, w = frame.shape[:2]
+    rows, columns = np.mgrid[:h, :w] / max(h, w)
+    return np.concatenate([frame / 255, rows[..., None], columns[..., None]], axis=-1).reshape(-1, 5)
+
+
+def _sample(video: Video, rng: np.random.Generator) -> Float[np.ndarray, "points 5"]:
+    """Pixels from all over the video, the same number of each frame."""
+    each = max(1, SAMPLE // len(video))
+    points = []
+    for frames, _ in video.pieces():
+        for frame in frames:
+            features = _features(frame)
+            points.append(features[rng.choice(len(features), min(each, len(features)), replace=False)])
+    return np.concatenate(points)
+
+
+def _distances(points: Float[np.ndarray, "n 5"], centres: Float[np.ndarray, "k 5"]) -> Float[np.ndarray, "n k"]:
+    """Squared, less the part that is the same for all centres."""
+    return (centres**2).sum(axis=1) - 2 * points @ centres.T
+
+
+def _nearest(points: Float[np.ndarray, "n 5"], centres: Float[np.ndarray, "k 5"]) -> Integer[np.ndarray, " n"]:
+    return _distances(points, centres).argmin(axis=1)
+
+
+def _fitted(points: Float[np.ndarray, "n 5"], count: int, rng: np.random.Generator) -> Float[np.ndarray, "k 5"]:
+    """Lloyd's rounds from a few k-means++ starts; the best is kept."""
+    tries = [_rounds(points, _start(points, count, rng)) for _ in range(STARTS)]
+    return min(tries, key=lambda centres: inertia(points, centres))
+
+
+def inertia(points: Float[np.ndarray, "n 5"], centres: Float[np.ndarray, "k 5"]) -> float:
+    """What k-means makes small: the sum of squared distances to the nearest centre."""
+    return float(_distances(points, centres).min(axis=1).sum() + (points**2).sum())
+
+
+def _start(points: Float[np.ndarray, "n 5"], count: int, rng: np.random.Generator) -> Float[np.ndarray, "k 5"]:
+    """Each further centre is a point drawn in proportion to its squared distance from those there are."""
+    chosen = [points[rng.integers(len(points))]]
+    distance = ((points - chosen[0]) ** 2).sum(axis=1)
+    while len(chosen) < count:
+        total = distance.sum()
+        share = distance / total if total > 0 else None
+        chosen.append(points[rng.choice(len(points), p=share)])
+        distance = np.minimum(distance, ((points - chosen[-1]) ** 2).sum(axis=1))
+    return np.stack(chosen)
+
+
+def _rounds(points: Float[np.ndarray, "n 5"], centres: Float[np.ndarray, "k 5"]) -> Float[np.ndarray, "k 5"]:
+    for _ in range(ROUNDS):
+        nearest = _nearest(points, centres)
+        counts = np.bincount(nearest, minlength=len(centres))[:, None]
+        sums = np.stack([np.bincount(nearest, points[:, d], len(centres)) for d in range(points.shape[1])], axis=1)
+        moved = np.where(counts > 0, sums / np.maximum(counts, 1), centres)
+        if np.allclose(moved, centres, atol=1e-4):
+            break
+        centres = moved
+    return centres

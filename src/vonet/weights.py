@@ -1,0 +1,102 @@
+"""Models on disc: `model.safetensors`, which also says what the model is, and `config.json`, the same for people.
+
+The whole description of the experiment stands in the file's metadata, so one file is enough to build and fill the
+model again. It is read strictly: a part or option that this version does not know is refused, never guessed.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping
+from dataclasses import fields, is_dataclass
+from pathlib import Path
+from typing import Any
+
+from safetensors import SafetensorError, safe_open
+from safetensors.torch import save_file
+
+from vonet import experiments
+from vonet.errors import BadInput
+from vonet.experiments.experiment import Experiment
+from vonet.model.vonet import VONet
+from vonet.writing import written_aside
+
+WEIGHTS, CONFIG = "model.safetensors", "config.json"
+
+
+def save(folder: Path, model: VONet, experiment: Experiment) -> None:
+    """Both files, each whole or not at all."""
+    text = json.dumps(described(experiment), indent=2)
+    tensors = {name: tensor.detach().cpu().contiguous() for name, tensor in model.state_dict().items()}
+    with written_aside(folder / CONFIG) as aside:
+        aside.write_text(text + "\n")
+    with written_aside(folder / WEIGHTS) as aside:
+        save_file(tensors, aside, metadata={"vonet": text})
+
+
+def load(path: Path | str) -> tuple[VONet, Experiment]:
+    """The model, ready to watch, and the experiment that made it. `path`: a folder, or the weights file itself."""
+    file = Path(path) / WEIGHTS if Path(path).is_dir() else Path(path)
+    if not file.is_file():
+        raise BadInput(f"there are no weights at {path}; give a folder with {WEIGHTS}, or such a file")
+    try:
+        with safe_open(file, framework="pt") as stored:
+            text = (stored.metadata() or {}).get("vonet")
+            tensors = {name: stored.get_tensor(name) for name in stored.keys()}  # noqa: SIM118
+    except (SafetensorError, OSError):
+        raise BadInput(f"{file} is damaged, or not a file of weights: get it again") from None
+    if text is None:
+        raise BadInput(f"{file} does not say what model it belongs to; possible are weights that vonet saved")
+    experiment = _read_experiment(text, file)
+    model = experiment.build_model()
+    if {name: t.shape for name, t in model.state_dict().items()} != {name: t.shape for name, t in tensors.items()}:
+        raise BadInput(f"the weights in {file} do not fit the model that it describes: another version wrote it")
+    model.load_state_dict(tensors)
+    return model.eval(), experiment
+
+
+def described(value: Any) -> Any:
+    """As JSON; each part says what it is, for some have no options of their own."""
+    if is_dataclass(value):
+        options = {option.name: described(getattr(value, option.name)) for option in fields(value)}
+        return {"part": type(value).__name__, **options}
+    if isinstance(value, Mapping):
+        return {name: described(item) for name, item in value.items()}
+    return [described(item) for item in value] if isinstance(value, tuple) else value
+
+
+def _read_experiment(text: str, file: Path) -> Experiment:
+    parts = {part.__name__: part for name in experiments.names() for part in _parts(experiments.get(name))}
+    try:
+        experiment = _built(json.loads(text), parts)
+    except (ValueError, KeyError, TypeError, RecursionError) as error:
+        raise BadInput(f"the description in {file} cannot be read ({error}): another version wrote it") from None
+    if not isinstance(experiment, Experiment):
+        raise BadInput(f"{file} describes no experiment")
+    return experiment
+
+
+def _parts(value: Any) -> Iterator[type]:
+    """The kinds of all parts of an experiment."""
+    if is_dataclass(value):
+        yield type(value)
+        for option in fields(value):
+            yield from _parts(getattr(value, option.name))
+    elif isinstance(value, Mapping):
+        for item in value.values():
+            yield from _parts(item)
+
+
+def _built(value: Any, parts: Mapping[str, type]) -> Any:
+    if isinstance(value, list):
+        return tuple(_built(item, parts) for item in value)
+    if not isinstance(value, dict):
+        return value
+    built = {name: _built(item, parts) for name, item in value.items() if name != "part"}
+    if "part" not in value:
+        return built
+    part = parts[value["part"]]
+    options = {option.name for option in fields(part)}
+    if options != set(built):
+        raise BadInput(f"{value['part']} with other options: {', '.join(sorted(options ^ set(built)))}")
+    return part(**built)
