@@ -3,14 +3,19 @@
 from __future__ import annotations
 
 import argparse
+import io
 import json
 import sys
+import tempfile
 from pathlib import Path
 
 from vonet.errors import BadInput
 
 
 def main() -> None:
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, io.TextIOWrapper):
+            stream.reconfigure(errors="replace")  # a terminal that knows few letters is no reason to stop
     arguments = _parser().parse_args()
     try:
         arguments.run(arguments)
@@ -119,12 +124,19 @@ def _demo(arguments: argparse.Namespace) -> None:
     run(arguments.out, arguments.updates, arguments.seed)
 
 
+def _workers(arguments: argparse.Namespace) -> int:
+    from vonet.data.work import cores
+
+    return cores() if arguments.workers is None else arguments.workers
+
+
 def _generate(arguments: argparse.Namespace) -> None:
     from vonet.data.scenes.generate import generate, preview
     from vonet.data.scenes.video import WorldConfig
-    from vonet.data.work import cores
     from vonet.figures.videos import write_video_sheet
 
+    if arguments.level is None and str(arguments.preview).upper() in tuple("ABCDE"):  # generate --preview A
+        arguments.level, arguments.preview = str(arguments.preview).upper(), Path("preview.png")
     objects = tuple(arguments.objects) if arguments.objects else None
     shared = {"size": arguments.size, "frames": arguments.frames, "seed": arguments.seed, "objects": objects}
     if arguments.preview is not None:
@@ -138,33 +150,35 @@ def _generate(arguments: argparse.Namespace) -> None:
     config = WorldConfig(arguments.level, **shared)
     out = arguments.out or Path("worlds") / f"{config.level}-{config.size}"
     counts = {split: getattr(arguments, split) for split in ("train", "validation", "test")}
-    generate(config, counts, out, cores() if arguments.workers is None else arguments.workers)
+    generate(config, counts, out, _workers(arguments))
     print(f"{out} is ready. Next: vonet inspect {out}")
 
 
 def _inspect(arguments: argparse.Namespace) -> None:
     from vonet.data.inspection import inspect
-    from vonet.data.work import cores
     from vonet.figures.videos import write_video_sheet
 
-    found, videos = inspect(arguments.path, arguments.full, arguments.workers or cores())
     sheet = arguments.sheet or (None if arguments.json else Path("inspect.png"))
+    if sheet is not None and arguments.path.is_dir() and sheet.resolve().is_relative_to(arguments.path.resolve()):
+        if arguments.sheet:
+            raise BadInput(f"{sheet} would lie among the videos of {arguments.path}: choose a place outside")
+        sheet = Path(tempfile.gettempdir()) / sheet
+    found, videos = inspect(arguments.path, arguments.full, _workers(arguments))
+    print(json.dumps(found.as_json(), indent=2) if arguments.json else found)
     if sheet is not None:
         write_video_sheet(sheet, videos)
-    print(json.dumps(found.as_json(), indent=2, ensure_ascii=False) if arguments.json else found)
-    if not arguments.json:
-        print(f"Look at {sheet}: a video in each row, frames on the left, true ids on the right.")
+        if not arguments.json:
+            print(f"Look at {sheet}: a video in each row, frames on the left, true ids on the right.")
 
 
 def _prepare(arguments: argparse.Namespace) -> None:
     from vonet.data.prepare import PrepareConfig, prepare
-    from vonet.data.work import cores
 
     size = arguments.size
     if size is not None and len(size) > 2:
         raise BadInput(f"--size was given {len(size)} numbers; possible are one (the side) or two (height and width)")
     config = PrepareConfig(None if size is None else (size[0], size[-1]), arguments.fit, arguments.every)
-    problems = prepare(arguments.path, arguments.out, config, arguments.workers or cores())
+    problems = prepare(arguments.path, arguments.out, config, _workers(arguments))
     for problem in problems:
         print(f"vonet: problem: {problem}", file=sys.stderr)
     print(f"{arguments.out} is ready. Next: vonet inspect {arguments.out}")

@@ -29,7 +29,7 @@ def save(folder: Path, model: VONet, experiment: Experiment) -> None:
     text = json.dumps(described(experiment), indent=2)
     tensors = {name: tensor.detach().cpu().contiguous() for name, tensor in model.state_dict().items()}
     with written_aside(folder / CONFIG) as aside:
-        aside.write_text(text + "\n")
+        aside.write_text(text + "\n", encoding="utf-8")
     with written_aside(folder / WEIGHTS) as aside:
         save_file(tensors, aside, metadata={"vonet": text})
 

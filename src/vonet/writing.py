@@ -44,6 +44,6 @@ def disc_refusals(path: Path) -> Iterator[None]:
             ) from None
         if error.errno in (errno.EROFS, errno.EACCES, errno.EPERM):
             raise DiscRefusal(f"{path} cannot be written ({error.strerror}): choose another place") from None
-        if error.errno in (errno.ENOTDIR, errno.EEXIST, errno.EISDIR):
+        if error.errno in (errno.ENOTDIR, errno.EEXIST):
             raise DiscRefusal(f"{path} cannot be written ({error.strerror}): a file is in the way") from None
-        raise
+        raise DiscRefusal(f"{path} cannot be written ({error.strerror or error}): choose another place") from None

@@ -559,3 +559,52 @@ def test_a_video_whose_size_changes_keeps_that_of_its_first_frame(tmp_path):
     video = vonet.data.open(tmp_path)[0]
     assert len(video) > 7
     assert video.frames.shape == (len(video), 48, 64, 3)
+
+
+def test_video_files_among_pictures_are_said(tmp_path):
+    frames, _ = layouts.clip(frames=3)
+    for t, frame in enumerate(frames):
+        layouts.save(tmp_path / "seq" / f"{t}.png", frame)
+    layouts.write_video(tmp_path / "clips/a.mp4", frames=2)
+    videos = vonet.data.open(tmp_path)
+    assert len(videos) == 1
+    assert "1 video files (the first is" in videos.problems[0]
+
+
+def test_masks_that_are_grey_three_times_and_masks_in_colour(tmp_path):
+    frames, ids = layouts.clip(frames=2)
+    for t in range(2):
+        layouts.jpeg(tmp_path / "v" / f"{t:06d}.jpg", frames[t])
+        layouts.save(tmp_path / "v" / f"{t:06d}_mask.png", np.repeat(ids[t][:, :, None], 3, axis=2))
+    np.testing.assert_array_equal(vonet.data.open(tmp_path)[0].ids, ids)
+    layouts.save(tmp_path / "v" / "000001_mask.png", frames[1])
+    with pytest.raises(BadInput, match=r"000001_mask.png is a picture of kind RGB; ids need a grey picture"):
+        _ = vonet.data.open(tmp_path)[0].ids
+
+
+def test_deep_pictures_keep_their_numbers_or_are_refused(tmp_path):
+    from PIL import Image
+
+    ids = np.array([[0, 70_000], [3, 65_535]], np.int32)
+    for t in range(2):
+        layouts.save(tmp_path / "frames/v" / f"{t}.png", np.zeros((2, 2, 3), np.uint8))
+        (tmp_path / "ids/v").mkdir(parents=True, exist_ok=True)
+        Image.fromarray(ids).save(tmp_path / "ids/v" / f"{t}.tif")
+    np.testing.assert_array_equal(vonet.data.open(tmp_path)[0].ids, np.stack([ids, ids]))
+    for t in range(2):
+        (tmp_path / "f").mkdir(exist_ok=True)
+        Image.fromarray(np.full((2, 2), 0.5, np.float32)).save(tmp_path / "f" / f"{t}.tif")
+    with pytest.raises(BadInput, match="holds floats"):
+        _ = vonet.data.open(tmp_path / "f")[0].frames
+
+
+def test_very_long_numbers_in_names(tmp_path):
+    from vonet.data.tree import natural
+
+    long = "9" * 5000
+    assert sorted([f"{long}.png", "10.png", "009.png", "2.png"], key=natural) == [
+        "2.png",
+        "009.png",
+        "10.png",
+        f"{long}.png",
+    ]

@@ -3,6 +3,7 @@
 import json
 import os
 import random
+import shutil
 import signal
 import subprocess
 import sys
@@ -143,15 +144,89 @@ def test_nothing_readable_makes_no_store(tmp_path):
         vonet.data.open(tmp_path / "out")
 
 
-def test_other_options_or_other_videos_need_another_folder(tmp_path):
+def test_other_options_need_another_folder(tmp_path):
     picture_folders(tmp_path / "in")
     prepare(tmp_path / "in", tmp_path / "out", PrepareConfig(size=(8, 8)), workers=1)
     with pytest.raises(BadInput, match=r"holds other videos: size \[8, 8\] instead of \[4, 4\]"):
         prepare(tmp_path / "in", tmp_path / "out", PrepareConfig(size=(4, 4)), workers=1)
-    picture_folders(tmp_path / "in", videos=4)
-    with pytest.raises(BadInput, match="holds other videos: videos '3 "):
-        prepare(tmp_path / "in", tmp_path / "out", PrepareConfig(size=(8, 8)), workers=1)
     assert len(vonet.data.open(tmp_path / "out")) == 3
+
+
+def test_what_comes_goes_and_changes_is_followed(tmp_path):
+    made = picture_folders(tmp_path / "in", videos=4)
+    shutil.move(tmp_path / "in/scene1", tmp_path / "later")
+    prepare(tmp_path / "in", tmp_path / "out", PrepareConfig(), workers=1)
+    shutil.move(tmp_path / "later", tmp_path / "in/scene1")
+    shutil.rmtree(tmp_path / "in/scene3")
+    other, ids = layouts.clip(seed=77, frames=5, height=24, width=32)
+    layouts.write_kubric(tmp_path / "in/scene2", other, ids)
+    prepare(tmp_path / "in", tmp_path / "out", PrepareConfig(), workers=1)
+    videos = vonet.data.open(tmp_path / "out")
+    assert [v.name for v in videos] == ["scene0", "scene1", "scene2"]
+    for video, frames in zip(videos, [made[0][0], made[1][0], other], strict=True):
+        assert np.array_equal(video.frames, frames)
+    assert len(list((tmp_path / "out").rglob("*.npz"))) == 3
+
+
+def test_another_file_of_the_same_name_is_another_video(tmp_path):
+    for folder, seed in (("a", 0), ("b", 1)):
+        layouts.write_video(tmp_path / folder / "v.mp4", frames=3, seed=seed)
+        prepare(tmp_path / folder, tmp_path / "out", PrepareConfig(), workers=1)
+    (video,) = vonet.data.open(tmp_path / "out")
+    assert np.array_equal(video.frames, layouts.decode_video(tmp_path / "b/v.mp4"))
+
+
+def test_the_output_may_not_lie_in_the_input(tmp_path):
+    picture_folders(tmp_path / "in", videos=1)
+    with pytest.raises(BadInput, match="lies inside"):
+        prepare(tmp_path / "in", tmp_path / "in/out", PrepareConfig(), workers=1)
+    assert not (tmp_path / "in/out").exists()
+
+
+def test_thousands_of_records_need_few_open_files(tmp_path):
+    """Every map of a shard keeps a file open; a set must not keep one for each of its videos."""
+    features, truth = layouts.movi(frames=1, height=4, width=4)
+    small = {key: features[key] for key in ("video", "segmentations")}
+    layouts.write_shards(tmp_path / "in", [small] * 300, 3)
+    code = (
+        "import resource, sys\nfrom pathlib import Path\nresource.setrlimit(resource.RLIMIT_NOFILE, (64, 64))\n"
+        "from vonet.data.inspection import inspect\nfrom vonet.data.prepare import PrepareConfig, prepare\n"
+        "folder = Path(sys.argv[1])\nfound, _ = inspect(folder / 'in', full=True)\n"
+        "problems = prepare(folder / 'in', folder / 'out', PrepareConfig(), 1)\n"
+        "print(found.videos, found.problems, problems)"
+    )
+    done = subprocess.run([sys.executable, "-c", code, str(tmp_path)], capture_output=True, text=True, check=False)
+    assert done.stdout == "300 [] []\n", done.stderr
+    assert np.array_equal(vonet.data.open(tmp_path / "out")[299].frames, truth["frames"])
+
+
+def test_used_videos_do_not_pile_up(tmp_path):
+    """A pickled video is in memory whole when it is used; inspecting many must not keep them."""
+    import tracemalloc
+
+    frames, ids = layouts.clip(frames=8, height=64, width=64)
+    peaks = []
+    for count in (4, 24):
+        for number in range(count):
+            layouts.write_pickle(tmp_path / f"video_{number}.pkl", frames, ids)
+        tracemalloc.start()
+        inspect(tmp_path, full=True)
+        peaks.append(tracemalloc.get_traced_memory()[1])
+        tracemalloc.stop()
+    assert peaks[1] < peaks[0] + 2 * frames.nbytes
+
+
+def test_names_that_are_no_text(tmp_path):
+    layouts.write_video(tmp_path / "in/good.mp4", frames=2)
+    strange = os.fsencode(tmp_path / "in") + b"/caf\xe9.mp4"
+    try:
+        os.rename(tmp_path / "in/good.mp4", strange)
+    except OSError:
+        pytest.skip("this file system has only names that are text")
+    assert prepare(tmp_path / "in", tmp_path / "out", PrepareConfig(), workers=1) == []
+    (video,) = vonet.data.open(tmp_path / "out")
+    assert video.name == "caf?"
+    assert len(video) == 2
 
 
 @pytest.mark.parametrize(
@@ -217,6 +292,7 @@ def test_inspect_says_what_is_broken_and_what_differs(tmp_path):
     found, _ = inspect(tmp_path / "in", full=True)
     assert found.frames == [5, 7]
     assert found.size == [[12, 12], [24, 32]]
+    assert found.videos == 2
     assert any("rgba_00003.png" in problem for problem in found.problems)
 
 
@@ -263,7 +339,23 @@ def test_the_commands_together(tmp_path):
     first = vonet.data.open(tmp_path / "small")[0].frames[0]
     assert np.array_equal(sheet[2:130:4, 2:130:4], first)
     assert run("generate", "b", "--preview", "--size", 16, "--frames", 2, folder=tmp_path).returncode == 0
-    assert (tmp_path / "preview.png").exists()
+    assert np.asarray(Image.open(tmp_path / "preview.png")).shape[0] == 9 * 130 + 2
+    assert run("generate", "--preview", "b", "--size", 16, "--frames", 2, folder=tmp_path).returncode == 0
+    assert not (tmp_path / "b").exists()
+
+
+def test_inspecting_a_folder_from_within_leaves_it_alone(tmp_path):
+    picture_folders(tmp_path, videos=1)
+    before = content(tmp_path)
+    done = run("inspect", ".", folder=tmp_path / "scene0")
+    assert done.returncode == 0, done.stderr
+    assert "1 videos" in done.stdout
+    assert content(tmp_path) == before
+    done = run("inspect", ".", "--sheet", "x.png", folder=tmp_path / "scene0")
+    assert "would lie among the videos" in done.stderr
+    done = run("inspect", "scene0", "--sheet", "/proc/x.png", folder=tmp_path)
+    assert "5 frames" in done.stdout
+    assert "cannot be written" in done.stderr
 
 
 def test_commands_say_mistakes_in_a_sentence(tmp_path):

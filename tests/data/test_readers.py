@@ -407,6 +407,7 @@ CODECS = {
     "open.mkv": ("libx264", {"g": "12", "bf": "3", "x264-params": "open-gop=1"}),
     "mpeg4.avi": ("mpeg4", {"g": "12", "bf": "2"}),
     "stream.ts": ("libx264", {"g": "12", "bf": "2"}),
+    "old.mpg": ("mpeg2video", {"g": "6", "bf": "2"}),
     "vp9.webm": ("libvpx-vp9", {"g": "12"}),
 }
 
@@ -421,7 +422,7 @@ def test_any_range_of_a_video_file_is_what_full_decoding_gives(tmp_path, file):
     assert (video.name, video.has_ids, video.ids) == (file.split(".")[0], False, None)
     assert len(video) == len(everything) == 40
     assert len(np.unique(everything.reshape(40, -1), axis=0)) == 40  # or a wrong frame would go unnoticed
-    for start, stop in [(0, 40), (0, 1), (5, 9), (11, 13), (12, 14), (13, 25), (23, 24), (24, 40), (39, 40)]:
+    for start, stop in [(0, 40), (5, 9), (12, 14), (13, 25), (24, 40), *((t, t + 1) for t in range(40))]:
         np.testing.assert_array_equal(videos[0].read(start, stop), everything[start:stop])
     pieces = [piece for piece, _ in video.pieces(7)]
     assert [len(piece) for piece in pieces] == [7] * 5 + [5]

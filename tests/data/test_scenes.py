@@ -93,9 +93,10 @@ def test_a_level_has_what_its_row_says(level):
     for index in range(12):
         rng = np.random.default_rng([1, index])
         scene = sample_scene(rng, row, "train", 24, None)
-        assert row.objects[0] <= len(scene.objects) <= row.objects[1]
-        thrown = [o.thrown for o in scene.objects]
-        assert all(thrown) if not row.resting else 1 <= sum(thrown) <= 3
+        thrown = sum(o.thrown for o in scene.objects)
+        resting = len(scene.objects) - thrown
+        assert row.thrown[0] <= thrown <= row.thrown[1]
+        assert row.resting[0] <= resting <= row.resting[1]
         for thing in scene.objects:
             assert thing.shape in row.shapes
             assert row.sizes[0] <= thing.size <= row.sizes[1]
@@ -129,6 +130,23 @@ def test_the_number_of_objects_can_be_chosen():
         for index in range(3):
             video = generate_video(WorldConfig(level, size=32, frames=4, objects=(4, 5)), "train", index)
             assert 4 <= len(video.about["objects"]) <= 5
+    for index in range(20):
+        scene = sample_scene(np.random.default_rng(index), LEVELS["D"], "train", 1, (2, 4))
+        assert 1 <= sum(not o.thrown for o in scene.objects) <= 3
+
+
+def test_many_objects_do_not_take_forever():
+    video = generate_video(WorldConfig("D", size=16, frames=2, objects=(30, 30)), "train", 0)
+    assert 3 <= len(video.about["objects"]) <= 30
+
+
+def test_half_of_the_objects_are_in_view_at_a_time():
+    for level in ("B", "C"):
+        for index in range(4):
+            video = generate_video(WorldConfig(level, size=32), "train", index)
+            seen = video.arrays["objects_visible_pixels"] > 0
+            assert seen.any(axis=1).all()
+            assert seen.sum(axis=1).mean() >= seen.shape[1] / 2
 
 
 @pytest.mark.parametrize(
@@ -400,17 +418,18 @@ def test_boxes_hold_their_objects_tightly(videos):
 
 
 def test_ids_follow_objects_through_a_video(videos):
-    """An object's pixels are around the projection of its centre in each frame where it is wholly in view."""
+    """The projection of an object's centre is within the box of its pixels, where these do not touch the border. Not
+    always: others may hide its middle."""
     for level, video in videos.items():
         positions = video.arrays["objects_image_positions"]
-        away = []
+        inside = []
         for t, number in np.ndindex(positions.shape[:2]):
             rows, columns = np.nonzero(video.ids[t] == number + 1)
             if len(rows) > 12 and rows.min() > 2 and rows.max() < 61 and columns.min() > 2 and columns.max() < 61:
-                middle = np.array([columns.mean() + 0.5, rows.mean() + 0.5]) / 64
-                away.append(np.linalg.norm(middle - positions[t, number]) * 64 / np.sqrt(len(rows)))
-        assert len(away) > 10, level
-        assert np.median(away) < 0.35, level
+                x, y = 64 * positions[t, number]
+                inside.append(columns.min() <= x <= columns.max() + 1 and rows.min() <= y <= rows.max() + 1)
+        assert len(inside) > 10, level
+        assert np.mean(inside) > 0.6, level
 
 
 def test_collisions_name_objects_that_touch(videos):

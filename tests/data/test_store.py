@@ -6,12 +6,12 @@ import json
 import multiprocessing
 import os
 import random
-import shutil
 import signal
 import subprocess
 import sys
 import time
 import zipfile
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -313,6 +313,13 @@ def test_a_folder_with_other_things_is_left_alone(tmp_path):
 # Going on
 
 
+@pytest.mark.parametrize("level", ["C", "E"])
+def test_workers_never_change_a_video_of_any_kind(tmp_path, level):
+    for workers in (1, 2):
+        generate(WorldConfig(level, size=16, frames=2), {"train": 3}, tmp_path / str(workers), workers)
+    assert content(tmp_path / "1") == content(tmp_path / "2")
+
+
 def test_workers_never_change_a_video_and_a_second_run_does_nothing(tmp_path):
     for workers in (1, 2):
         generate(TINY, {"train": 5, "test": 1}, tmp_path / str(workers), workers)
@@ -355,6 +362,35 @@ def test_videos_of_another_world_are_not_taken_over(tmp_path):
     assert content(tmp_path / "w") == content(tmp_path / "fresh")
 
 
+def test_what_is_refused_leaves_no_trace(tmp_path):
+    with pytest.raises(BadInput, match="0 workers"):
+        generate(TINY, {"train": 1}, tmp_path / "w", workers=0)
+    assert not (tmp_path / "w").exists()
+    generate(TINY, {"train": 2}, tmp_path / "w", workers=1)
+    before = content(tmp_path / "w")
+    with pytest.raises(BadInput, match="fewer"):
+        generate(TINY, {"train": 1}, tmp_path / "w", workers=1)
+    with pytest.raises(BadInput, match="holds other videos: those of vonet generate"):
+        Store(tmp_path / "w", {"command": "prepare"}).__enter__()
+    assert content(tmp_path / "w") == before
+
+
+def test_a_place_that_cannot_be_is_said():
+    with pytest.raises(BadInput, match="cannot be written"):
+        generate(TINY, {"train": 1}, Path("/proc/nowhere"), workers=1)
+    with pytest.raises(BadInput, match=r"cannot be written .*File name too long"):
+        generate(TINY, {"train": 1}, Path("x" * 300), workers=1)
+
+
+def test_ids_that_cannot_be_are_refused(tmp_path):
+    frames, ids = random_video()
+    for wrong in (-1, 2**33):
+        ids[0, 0, 0] = wrong
+        with pytest.raises(BadInput, match="possible are 0"):
+            write_video(tmp_path / "x.npz", [(frames, ids)], {"name": "x", "made_by": {}})
+    assert list(tmp_path.iterdir()) == []
+
+
 def test_two_writers_are_kept_apart(tmp_path):
     with Store(tmp_path / "w", MADE_BY), pytest.raises(BadInput, match="another command is writing"):
         Store(tmp_path / "w", MADE_BY).__enter__()
@@ -380,7 +416,7 @@ def test_killed_at_random_moments_it_loses_nothing(tmp_path):
         process.wait()
         kills += not done
         kept.append(sum(describe(path) is not None for path in (tmp_path / "w").rglob("*.npz")))
-        if not done:
+        if not (tmp_path / "w/index.json").exists():
             with pytest.raises(BadInput):
                 vonet.data.open(tmp_path / "w")
     subprocess.run([*arguments, "--out", str(tmp_path / "w")], check=True, capture_output=True)
@@ -390,7 +426,7 @@ def test_killed_at_random_moments_it_loses_nothing(tmp_path):
 
 
 def test_ctrl_c_ends_quietly_and_goes_on_later(tmp_path):
-    arguments = [*COMMAND, "--train", "400", "--out", str(tmp_path / "w")]
+    arguments = [*COMMAND, "--train", "400", "--validation", "0", "--out", str(tmp_path / "w")]
     process = subprocess.Popen(arguments, stderr=subprocess.PIPE, text=True)
     while not list((tmp_path / "w").rglob("*.npz")):
         time.sleep(0.05)
@@ -400,4 +436,7 @@ def test_ctrl_c_ends_quietly_and_goes_on_later(tmp_path):
     assert "vonet: stopped" in errors
     assert "Traceback" not in errors
     assert not list((tmp_path / "w").rglob("*.part"))
-    shutil.rmtree(tmp_path / "w")
+    done = len(list((tmp_path / "w").rglob("*.npz")))
+    again = subprocess.run([*arguments, "--train", str(done + 1)], capture_output=True, text=True, check=False)
+    assert again.returncode == 0, again.stderr
+    assert len(vonet.data.open(tmp_path / "w")) == done + 1

@@ -9,7 +9,7 @@ turned as the file says (phones), and scaled to the size of the first if the siz
 from __future__ import annotations
 
 import re
-from bisect import bisect_right
+import zlib
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from contextlib import closing, suppress
@@ -57,10 +57,11 @@ def _open(path: Path) -> tuple[Any, Any]:
 
 @dataclass(frozen=True)
 class Index:
-    """All frames of a file: when each is shown, which are key frames, and what ended it too early, if anything."""
+    """All frames of a file: when each is shown, which are key frames and the checksums of these, and what ended it too
+    early, if anything."""
 
     times: list[int | None]
-    keys: list[int]
+    keys: dict[int, int]
     damage: str | None
 
     @cached_property
@@ -70,8 +71,7 @@ class Index:
     def key_before(self, number: int) -> int:
         """The last key frame up to this one; 0 where the times do not tell the frames apart."""
         told_apart = None not in self.numbers and len(self.numbers) == len(self.times)
-        at = bisect_right(self.keys, number)
-        return self.keys[at - 1] if told_apart and at else 0
+        return max((key for key in self.keys if key <= number), default=0) if told_apart else 0
 
 
 class Content:
@@ -101,13 +101,28 @@ class Content:
         with suppress(BadInput):
             yield from self.decode()
 
+    def decode_noting(self) -> Iterator[Any]:
+        """The same, and whoever goes to the end need not decode again to know of the damage."""
+        try:
+            yield from self.decode()
+            self.damage = None
+        except BadInput as error:
+            self.damage = str(error)
+
+    @cached_property
+    def damage(self) -> str | None:
+        return self.index.damage
+
     @cached_property
     def index(self) -> Index:
-        times, keys, damage = [], [], None
+        times: list[int | None] = []
+        keys: dict[int, int] = {}
+        damage = None
         try:
             for number, frame in enumerate(self.decode()):
                 times.append(frame.pts)
-                keys += [number] if frame.key_frame else []
+                if frame.key_frame:
+                    keys[number] = _checksum(frame)
         except BadInput as error:
             damage = str(error)
         if not times:
@@ -139,13 +154,14 @@ class Content:
         return found
 
     def _read_after(self, key: int, start: int, stop: int) -> list[np.ndarray] | None:
-        """The same, decoded from a key frame on; None if the frames that come are not those that should come."""
+        """The same, decoded from a key frame on; None if the frames that come are not those that should come. Times
+        alone do not tell: after a jump some kinds of files give frames the times of others."""
         index, found, expected = self.index, [], None
         with suppress(BadInput):
             for frame in self.decode(index.times[key]):
                 number = index.numbers.get(frame.pts, stop)
-                right = number == expected if expected is not None else frame.key_frame and number <= start
-                if not right:
+                known = index.keys.get(number) if number <= start else None
+                if not (known == _checksum(frame) if expected is None else number == expected):
                     return None
                 if number >= start:
                     found.append(self.pixels(frame))
@@ -153,6 +169,10 @@ class Content:
                 if expected == stop:
                     return found
         return None
+
+
+def _checksum(frame: Any) -> int:
+    return zlib.crc32(bytes(frame.planes[0]))
 
 
 class FileVideo(Video):
@@ -172,21 +192,25 @@ class FileVideo(Video):
     def has_ids(self) -> bool:
         return False
 
+    @property
+    def files(self) -> Sequence[Path]:
+        return [self.path]
+
     def _read(self, start: int, stop: int) -> UInt8[np.ndarray, "T H W 3"]:
         return np.stack(self._content.read(start, stop))
 
     def _read_ids(self, start: int, stop: int) -> Integer[np.ndarray, "T H W"]:
         raise NotImplementedError
 
-    def pieces(self, length: int = 32) -> Iterator[tuple[np.ndarray, np.ndarray | None]]:
+    def pieces(self, length: int | None = None) -> Iterator[tuple[np.ndarray, np.ndarray | None]]:
         """Decodes once, from the start to the end, whatever the length."""
-        frames = self._content.decode_sound()
-        while piece := [self._content.pixels(frame) for frame in islice(frames, length)]:
+        frames = self._content.decode_noting()
+        while piece := [self._content.pixels(frame) for frame in islice(frames, self._piece(length))]:
             yield np.stack(piece), None
 
     @property
     def damage(self) -> str | None:
-        return self._content.index.damage
+        return self._content.damage
 
 
 def find(tree: Tree) -> Videos | None:

@@ -23,7 +23,7 @@ def open(path: str | Path, split: str | None = None) -> Videos:
     """
     if not str(path) or not os.path.exists(path):
         raise BadInput(f"there is nothing at {str(path)!r}; give the path of {POSSIBLE}")
-    root = Path(path)
+    root = Path(path).absolute()
     videos = open_store(root) if is_store(root) else _find(list_tree(root))
     return videos.in_split(SPLITS.get(split, split) if split else None)
 
@@ -40,6 +40,12 @@ def _find(tree: Tree) -> Videos:
         videos = layout.find(tree)
         problems += videos.problems if videos is not None else []
         if videos:
+            left_out = [file for file in tree.files() if layout is pictures and files.is_video_file(file.name)]
+            if left_out:
+                problems.append(
+                    f"{len(left_out)} video files (the first is {left_out[0]}) lie among folders of pictures and were "
+                    "left out: point at them alone to read them"
+                )
             videos.problems = problems
             return videos
     if problems:

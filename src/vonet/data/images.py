@@ -47,18 +47,27 @@ def read_rgb(source: Path | memoryview, where: str, size: tuple[int, int]) -> UI
     """Alpha is dropped; of 16 bits the high byte is kept."""
     with opened(source, where, size) as image:
         if image.mode in DEEP:
-            grey = (np.asarray(image) >> 8).astype(np.uint8)
-            return np.repeat(grey[:, :, None], 3, axis=2)
+            levels = np.asarray(image)
+            if levels.min() < 0 or levels.max() > 65535:
+                raise BadInput(
+                    f"{where} has grey levels from {levels.min()} to {levels.max()}; frames have 8 or 16 bits"
+                )
+            return np.repeat((levels >> 8).astype(np.uint8)[:, :, None], 3, axis=2)
+        if image.mode == "F":
+            raise BadInput(f"{where} holds floats; frames are pictures of 8 or 16 bits")
         return np.asarray(image if image.mode == "RGB" else image.convert("RGB"))
 
 
 def read_ids(source: Path | memoryview, where: str, size: tuple[int, int]) -> Integer[np.ndarray, "H W"]:
-    """The numbers of the pixels: grey levels, or places in the palette."""
+    """The numbers of the pixels: grey levels, also if they are written three times, or places in the palette."""
     with opened(source, where, size) as image:
+        pixels = np.asarray(image)
         if image.mode in DEEP:
-            return np.asarray(image).astype(np.uint16)
+            return pixels.astype(np.uint16 if pixels.min() >= 0 and pixels.max() <= 65535 else np.int64)
         if image.mode in ("P", "L", "1"):
-            return np.asarray(image).astype(np.uint8)
+            return pixels.astype(np.uint8)
+        if image.mode == "RGB" and (pixels == pixels[:, :, :1]).all():
+            return pixels[:, :, 0].copy()
         raise BadInput(f"{where} is a picture of kind {image.mode}; ids need a grey picture or one with a palette")
 
 

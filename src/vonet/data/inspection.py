@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from copy import copy
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
@@ -12,7 +13,7 @@ import numpy as np
 from vonet.data.find import open as open_videos
 from vonet.data.store import STORE, damaged
 from vonet.data.video import Video, Videos
-from vonet.data.work import for_each
+from vonet.data.work import check_workers, for_each
 from vonet.errors import BadInput
 
 LOOKED_AT = 8
@@ -75,19 +76,21 @@ class Inspection:
 def inspect(path: Path, full: bool, workers: int = 1) -> tuple[Inspection, Videos]:
     """Lengths and sizes of all videos and the content of some; with `full`, all content and all checksums. Also gives
     the videos that can be read."""
+    check_workers(workers)
     videos = open_videos(path)
     problems = list(videos.problems)
-    lengths, sizes, good = [], [], []
+    lengths, sizes, good, with_ids = [], [], [], 0
     for video in videos:
         try:
-            length, size, damage = len(video), video.size, video.damage
+            length, size, ids, damage = len(video), video.size, video.has_ids, video.damage
         except BadInput as problem:
             problems.append(str(problem))
         else:
             problems += [damage] if damage else []
             lengths.append(length)
             sizes.append(size)
-            good.append(video)
+            with_ids += ids
+            good.append(copy(video))  # without what it has decoded
     if not good:
         raise BadInput(f"none of the {len(videos)} videos of {path} can be read; the first problem: {problems[0]}")
     spread = np.unique(np.linspace(0, len(good) - 1, LOOKED_AT).astype(int))
@@ -96,17 +99,18 @@ def inspect(path: Path, full: bool, workers: int = 1) -> tuple[Inspection, Video
         if full
         else [_look(good[number]) for number in spread]
     )
-    problems += [look for look in looks if isinstance(look, str)]
+    broken = [look for look in looks if isinstance(look, str)]
+    problems += broken
     if full and videos.layout == STORE:
         problems += [problem for problem in damaged(videos.root, videos) if problem not in problems]
     found = Inspection(
         path=str(path),
         layout=videos.layout,
-        videos=len(good),
+        videos=len(good) - len(broken),
         splits=Videos(good, videos.layout, videos.root).splits,
         frames=lengths[0] if len(set(lengths)) == 1 else [min(lengths), max(lengths)],
         size=list(sizes[0]) if len(set(sizes)) == 1 else [list(min(sizes)), list(max(sizes))],
-        ids=sum(video.has_ids for video in good),
+        ids=with_ids,
         statistics=_statistics([look for look in looks if look is not None and not isinstance(look, str)]),
         problems=problems,
     )
@@ -119,7 +123,7 @@ def _look(video: Video) -> tuple[set[int], list[np.ndarray]] | str | None:
     numbers: set[int] = set()
     areas = []
     try:
-        for _, ids in video.pieces():
+        for _, ids in copy(video).pieces():
             for frame in [] if ids is None else ids:
                 found, counts = np.unique(frame, return_counts=True)
                 numbers |= set(found.tolist())

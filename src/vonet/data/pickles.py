@@ -11,7 +11,7 @@ import io
 import pickle
 import re
 import struct
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from functools import cached_property
 from pathlib import Path
 from typing import Any
@@ -204,6 +204,10 @@ class PickledVideo(Video):
     @property
     def has_ids(self) -> bool:
         return "segmentations" in self._content
+
+    @property
+    def files(self) -> Sequence[Path]:
+        return [self.path]
 
     def _read(self, start: int, stop: int) -> UInt8[np.ndarray, "T H W 3"]:
         return self._content["video"][start:stop].copy()

@@ -46,7 +46,7 @@ class Naming:
 
 NAMINGS = (
     Naming("raw Kubric", r"rgba_(?P<t>\d+)\.png", r"segmentation_(?P<t>\d+)\.png"),
-    Naming("STEVE", r"(?P<t>\d+)_image\.png", r"(?P<t>\d+)_mask_(?P<object>\d\d)\.png"),
+    Naming("STEVE", r"(?P<t>\d+)_image\.png", r"(?P<t>\d+)_mask_(?P<object>\d{2,})\.png"),
     Naming("PPMP", r"(?P<video>.+)_rgb_(?P<t>\d+)\.(jpg|png)", r"(?P<video>.+)_ano_(?P<t>\d+)\.png"),
     Naming("frames and masks", r"(?P<t>\d+)\.(jpg|jpeg|png)", r"(?P<t>\d+)_mask\.png", telling=False),
 )
@@ -94,6 +94,10 @@ class PictureVideo(Video):
     @property
     def has_ids(self) -> bool:
         return bool(self._masks)
+
+    @property
+    def files(self) -> Sequence[Path]:
+        return [*self._frames, *(mask.path for masks in self._masks for mask in masks)]
 
     def _read(self, start: int, stop: int) -> UInt8[np.ndarray, "T H W 3"]:
         return np.stack([images.read_rgb(path, str(path), self.size) for path in self._frames[start:stop]])

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import hashlib
+from collections import Counter
 from collections.abc import Iterator, Mapping
+from copy import copy
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -14,7 +16,7 @@ from vonet.data.find import open as open_videos
 from vonet.data.resize import Fit, resized, resized_ids
 from vonet.data.store import Store, write_video
 from vonet.data.video import Video
-from vonet.data.work import for_each
+from vonet.data.work import check_workers, for_each
 from vonet.errors import BadInput, check_choice
 from vonet.writing import DiscRefusal
 
@@ -40,67 +42,60 @@ class PrepareConfig:
 class _Job:
     video: Video
     config: PrepareConfig
-    about: Mapping[str, Any]
+    made_by: Mapping[str, Any]
+    place: tuple[str, int]
+    source: str
     path: Path
 
 
 def prepare(path: Path | str, out: Path, config: PrepareConfig, workers: int) -> list[str]:
     """Makes the store, and gives a sentence for each thing that could not be read; the rest is prepared all the same.
-    Interrupted and started again it goes on."""
+    Interrupted and started again it goes on; later it takes up what is new or has changed, and drops what is gone."""
+    check_workers(workers)
+    if out.resolve().is_relative_to(Path(path).resolve()):
+        raise BadInput(f"{out} lies inside {path}, so it would be read as a part of it: choose a place outside")
     videos = open_videos(path)
-    made_by = {
-        "command": "prepare",
-        "layout": videos.layout,
-        "videos": _fingerprint(videos),
-        "size": config.size,
-        "fit": config.fit,
-        "every": config.every,
-    }
+    made_by = {"command": "prepare", "size": config.size, "fit": config.fit, "every": config.every}
+    problems = list(videos.problems)
     with Store(out, made_by) as store:
-        numbers: dict[str, int] = {}
-        wanted: list[tuple[Video, tuple[str, int]]] = []
+        numbers: Counter[str] = Counter()
+        jobs: list[_Job] = []
         for video in videos:
-            number = numbers.setdefault(video.split, 0)
-            wanted.append((video, (video.split, number)))
+            place = video.split, numbers[video.split]
             numbers[video.split] += 1
-        entries = {place: entry for _, place in wanted if (entry := store.entry(*place)) is not None}
-        jobs = {
-            store.path(*place): (place, _Job(video, config, _about(video, store.made_by), store.path(*place)))
-            for video, place in wanted
-            if place not in entries
-        }
-        problems = list(videos.problems)
-        results = for_each(_prepare, [job for _, job in jobs.values()], workers, len(entries), "preparing")
-        for job, problem in results:
-            place = jobs[job.path][0]
-            if (entry := store.entry(*place)) is not None:
-                entries[place] = entry
+            jobs.append(_Job(copy(video), config, store.made_by, place, _source(video), store.path(*place)))
+        entries = {job.place: entry for job in jobs if (entry := store.entry(*job.place, job.source)) is not None}
+        left = [job for job in jobs if job.place not in entries]
+        for job, problem in for_each(_prepare, left, workers, len(entries), "preparing"):
+            if (entry := store.entry(*job.place, job.source)) is not None:
+                entries[job.place] = entry
             problems += [problem] if problem else []
         if not entries:
-            raise BadInput(f"none of the {len(wanted)} videos of {path} can be read; the first problem: {problems[0]}")
-        store.finish([entries[place] for _, place in wanted if place in entries])
+            raise BadInput(f"none of the {len(jobs)} videos of {path} can be read; the first problem: {problems[0]}")
+        store.finish([entries[job.place] for job in jobs if job.place in entries])
     return problems
 
 
-def _fingerprint(videos: Any) -> str:
-    """Changes when videos come, go or are renamed."""
-    names = "\n".join(f"{video.split}/{video.name}" for video in videos)
-    return f"{len(videos)} {hashlib.sha256(names.encode()).hexdigest()[:16]}"
-
-
-def _about(video: Video, made_by: Mapping[str, Any]) -> dict[str, Any]:
-    return {"name": video.name, "split": video.split, "made_by": made_by}
+def _source(video: Video) -> str:
+    """Changes when the video is another one or its files change."""
+    marks = [f"{video.split}/{video.name}"]
+    for file in video.files:
+        found = file.stat() if file.exists() else None
+        marks.append(f"{file.name} {found.st_size} {found.st_mtime_ns}" if found else file.name)
+    return hashlib.sha256("\n".join(marks).encode("utf-8", "replace")).hexdigest()[:16]
 
 
 def _prepare(job: _Job) -> str | None:
     """Writes one video; says why if it cannot be read, or not to its end."""
+    video = copy(job.video)
+    about = {"name": video.name, "split": video.split, "made_by": job.made_by, "source": job.source}
     try:
-        write_video(job.path, _pieces(job.video, job.config), job.about)
+        write_video(job.path, _pieces(video, job.config), about)
     except DiscRefusal:
         raise
     except BadInput as problem:
         return str(problem)
-    return job.video.damage
+    return video.damage
 
 
 def _pieces(video: Video, config: PrepareConfig) -> Iterator[tuple[np.ndarray, np.ndarray | None]]:

@@ -13,6 +13,7 @@ from __future__ import annotations
 import mmap
 import struct
 from collections.abc import Iterator
+from functools import lru_cache
 from pathlib import Path
 
 import numpy as np
@@ -37,14 +38,21 @@ def masked_crc(data: bytes | memoryview) -> int:
 
 
 def map_file(path: Path) -> memoryview:
-    """The bytes of a file, read from the disc only where they are looked at."""
+    """The bytes of a file, read from the disc only where they are looked at. The records of a shard share one map."""
     try:
-        with path.open("rb") as file:
-            return memoryview(mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ))
-    except ValueError:  # an empty file cannot be mapped
-        return memoryview(b"")
+        now = path.stat()
+        return _mapped(path, now.st_mtime_ns, now.st_size)
     except OSError as error:
         raise BadInput(f"{path} cannot be read ({error.strerror})") from None
+
+
+@lru_cache(maxsize=32)
+def _mapped(path: Path, changed: int, size: int) -> memoryview:
+    """Few at a time: every map keeps its file open."""
+    if not size:  # an empty file cannot be mapped
+        return memoryview(b"")
+    with path.open("rb") as file:
+        return memoryview(mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ))
 
 
 def index_records(shard: memoryview) -> tuple[list[tuple[int, int]], str | None]:

@@ -55,6 +55,8 @@ ID_TYPES = (np.uint8, np.uint16, np.uint32)
 
 def run_lengths(ids: Integer[np.ndarray, "T H W"]) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """Values and lengths of the runs of equal ids, and how many runs each frame has."""
+    if ids.min() < 0 or ids.max() > np.iinfo(ID_TYPES[-1]).max:
+        raise BadInput(f"ids from {ids.min()} to {ids.max()}; possible are 0 (the background) to {2**32 - 1}")
     rows = ids.reshape(len(ids), -1)
     begins = np.ones(rows.shape, bool)
     begins[:, 1:] = rows[:, 1:] != rows[:, :-1]
@@ -70,7 +72,7 @@ def write_video(
 ) -> None:
     """One video file, from pieces of frames and ids (all with ids, or none), in the memory of one piece.
 
-    `about` gives at least its `name` and what it was `made_by`."""
+    `about` gives at least its `name` and what it was `made_by`, and may name its `source`."""
     values: list[np.ndarray] = []
     lengths: list[np.ndarray] = []
     counts: list[np.ndarray] = []
@@ -118,7 +120,7 @@ def _write_array(archive: zipfile.ZipFile, name: str, array: np.ndarray, compres
 
 def _smallest(values: np.ndarray) -> np.dtype:
     """The smallest unsigned type that holds them all."""
-    return next(np.dtype(t) for t in ID_TYPES if values.max() <= np.iinfo(t).max)
+    return next(np.dtype(t) for t in ID_TYPES if int(values.max()) <= np.iinfo(t).max)
 
 
 class StoredVideo(Video):
@@ -138,6 +140,10 @@ class StoredVideo(Video):
     @property
     def has_ids(self) -> bool:
         return self._has_ids
+
+    @property
+    def files(self) -> Sequence[Path]:
+        return [self.path]
 
     def _read(self, start: int, stop: int) -> UInt8[np.ndarray, "T H W 3"]:
         shape = (stop - start, *self._size, 3)
@@ -194,7 +200,7 @@ def describe(path: Path) -> dict[str, Any] | None:
                 np.lib.format.read_magic(member)
                 shape, _, _ = np.lib.format.read_array_header_1_0(member)
                 header = member.tell()
-            about = {"made_by": None, **json.loads(archive.read("about.json"))}
+            about = {"made_by": None, "source": "", **json.loads(archive.read("about.json"))}
             where = archive.getinfo("frames.npy").header_offset
         with path.open("rb") as file:
             file.seek(where + 26)
@@ -208,6 +214,7 @@ def describe(path: Path) -> dict[str, Any] | None:
     return {
         "name": about["name"],
         "made_by": about["made_by"],
+        "source": about["source"],
         "frames": shape[0],
         "height": shape[1],
         "width": shape[2],
@@ -236,15 +243,13 @@ class Store:
             fresh = {INDEX, UNFINISHED}.isdisjoint(path.name for path in self.out.iterdir())
             if fresh and any(self.out.iterdir()):
                 raise BadInput(f"{self.out} is not empty and not a store: choose a new folder, or empty this one")
-            self._lock = marker.open("a+")
+            self._lock = marker.open("a+", encoding="utf-8")
         _lock(self._lock, self.out)
         self._lock.seek(0)
         before = self._lock.read()
         begun = _made_by(before, self.out)
         if begun is not None and begun != self.made_by:
-            self._lock.close()
-            if (self.out / INDEX).exists():
-                marker.unlink(missing_ok=True)
+            self.__exit__()
             raise BadInput(f"{self.out} holds other videos: {_difference(begun, self.made_by)}; choose another folder")
         with disc_refusals(marker):
             self._lock.truncate(0)
@@ -255,7 +260,13 @@ class Store:
         return self
 
     def __exit__(self, *_: object) -> None:
+        """The mark of being unfinished stays only where there is something to go on with."""
         self._lock.close()
+        if (self.out / INDEX).exists() or not any(self.out.glob("*/[0-9]*.npz")):
+            (self.out / UNFINISHED).unlink(missing_ok=True)
+        for folder in (*self.out.glob("*/"), self.out):
+            if folder.is_dir() and not any(folder.iterdir()):
+                folder.rmdir()
 
     def path(self, split: str, number: int) -> Path:
         return self.out / split / f"{number:06d}.npz"
@@ -266,8 +277,10 @@ class Store:
         lines = ",\n".join(json.dumps(entry, ensure_ascii=False, sort_keys=True) for entry in index.pop("videos"))
         head = json.dumps(index, ensure_ascii=False, sort_keys=True, indent=1)[:-2]
         with written_aside(self.out / INDEX) as aside:
-            aside.write_text(f'{head},\n "videos": [\n{lines}\n]}}\n')
-        (self.out / UNFINISHED).unlink(missing_ok=True)
+            aside.write_text(f'{head},\n "videos": [\n{lines}\n]}}\n', encoding="utf-8")
+        kept = {self.out / entry["file"] for entry in entries}
+        for outdated in {*self.out.glob("*/[0-9]*.npz")} - kept:
+            outdated.unlink()
 
     def refuse_to_shrink(self, wanted: Sequence[tuple[str, int]]) -> None:
         """A finished store keeps what it has."""
@@ -281,11 +294,11 @@ class Store:
                 f"{self.out} has {len(have)} videos and fewer were asked for: choose another folder, or delete this one"
             )
 
-    def entry(self, split: str, number: int) -> dict[str, Any] | None:
-        """The index entry of a video that is there, whole, and made as this store is."""
+    def entry(self, split: str, number: int, source: str = "") -> dict[str, Any] | None:
+        """The index entry of a video that is there, whole, made as this store is and, if any, of this source."""
         path = self.path(split, number)
         described = describe(path)
-        if described is None or described.pop("made_by") != self.made_by:
+        if described is None or (described.pop("made_by"), described.pop("source")) != (self.made_by, source):
             return None
         return {"split": split, "file": path.relative_to(self.out).as_posix(), **described}
 
@@ -311,6 +324,8 @@ def _made_by(marker: str, out: Path) -> dict[str, Any] | None:
 
 
 def _difference(old: Mapping[str, Any], new: Mapping[str, Any]) -> str:
+    if old.get("command") != new.get("command"):
+        return f"those of vonet {old.get('command')}"
     keys = [key for key in sorted({*old, *new}) if old.get(key) != new.get(key)]
     return ", ".join(f"{key} {old.get(key)!r} instead of {new.get(key)!r}" for key in keys)
 
@@ -358,7 +373,7 @@ def _read_index(root: Path) -> dict[str, Any]:
     if not path.exists():
         raise BadInput(f"{root} is a store that was never finished: run the command that began it again, it goes on")
     try:
-        index = json.loads(path.read_text())
+        index = json.loads(path.read_text(encoding="utf-8"))
         version = index["version"] if index["format"] == FORMAT else None
         index["videos"], index["made_by"]
     except (OSError, ValueError, KeyError, TypeError):

@@ -107,7 +107,8 @@ def _header(data: bytes, member: Member) -> tuple[tuple[int, ...], np.dtype, int
     except Exception:  # the header is a Python expression, and a damaged one fails in many ways
         raise member.damaged() from None
     if fortran or dtype.kind not in "ui":
-        raise BadInput(f"{member.where} holds {dtype}; possible are integers in C order")
+        order = "Fortran" if fortran else "C"
+        raise BadInput(f"{member.where} holds {dtype} in {order} order; possible are integers in C order")
     return shape, dtype, file.tell()
 
 
@@ -146,6 +147,10 @@ class TarVideo(Video):
     @property
     def has_ids(self) -> bool:
         return "segmentations" in self._members
+
+    @property
+    def files(self) -> Sequence[Path]:
+        return sorted({member.tar for member in self._members.values()})
 
     def _read(self, start: int, stop: int) -> UInt8[np.ndarray, "T H W 3"]:
         return self._video.read(start, stop)

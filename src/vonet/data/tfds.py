@@ -147,6 +147,10 @@ class RecordVideo(Video):
     def has_ids(self) -> bool:
         return "segmentations" in self._unchecked and bool(self._unchecked.bytes_list("segmentations"))
 
+    @property
+    def files(self) -> Sequence[Path]:
+        return [self._record.shard.path]
+
     def _read(self, start: int, stop: int) -> UInt8[np.ndarray, "T H W 3"]:
         return self._decode("video", images.read_rgb, start, stop)
 

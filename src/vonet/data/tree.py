@@ -76,10 +76,16 @@ def _entries(folder: Path) -> tuple[list[str], list[str]]:
     return folders, files
 
 
-def natural(name: str) -> tuple[list[str | int], str]:
+def natural(name: str) -> tuple[list[str | tuple[int, str]], str]:
     """Sorts frame2 before frame10."""
-    parts = re.split(r"(\d+)", name)
-    return [int(part) if odd % 2 else part for odd, part in enumerate(parts)], name
+    parts = re.split(r"([0-9]+)", name)
+    return [_number(part) if odd % 2 else part for odd, part in enumerate(parts)], name
+
+
+def _number(digits: str) -> tuple[int, str]:
+    """Sorts as the number does, however long it is."""
+    short = digits.lstrip("0")
+    return len(short), short
 
 
 def split_and_rest(folders: Sequence[str]) -> tuple[str | None, tuple[str, ...]]:

@@ -20,6 +20,8 @@ from jaxtyping import Integer, UInt8
 
 from vonet.errors import BadInput
 
+PIECE_BYTES = 64 << 20
+
 
 class Video(ABC):
     """Frames, perhaps the true ids of their pixels, and a name.
@@ -29,7 +31,7 @@ class Video(ABC):
     """
 
     def __init__(self, name: str, split: str = "train"):
-        self.name = name
+        self.name = name.encode("utf-8", "replace").decode()  # names of files may hold anything
         self.split = split
 
     @abstractmethod
@@ -53,6 +55,11 @@ class Video(ABC):
         """Called only where there are ids."""
 
     @property
+    def files(self) -> Sequence[Path]:
+        """What it is read from."""
+        return ()
+
+    @property
     def annotations(self) -> Mapping[str, Any]:
         """Whatever else is known of this video; what there is depends on where it comes from."""
         return {}
@@ -72,8 +79,9 @@ class Video(ABC):
     def ids(self) -> Integer[np.ndarray, "T H W"] | None:
         return self.read_ids()
 
-    def pieces(self, length: int = 32) -> Iterator[tuple[np.ndarray, np.ndarray | None]]:
-        """The whole video, some frames and their ids at a time."""
+    def pieces(self, length: int | None = None) -> Iterator[tuple[np.ndarray, np.ndarray | None]]:
+        """The whole video, some frames and their ids at a time: `length`, or what fits into some 64 MB."""
+        length = self._piece(length)
         for start in range(0, len(self), length):
             stop = min(start + length, len(self))
             yield self.read(start, stop), self.read_ids(start, stop)
@@ -93,6 +101,10 @@ class Video(ABC):
         fresh = object.__new__(type(self))
         vars(fresh).update(Video.__getstate__(self))
         return fresh
+
+    def _piece(self, length: int | None) -> int:
+        h, w = self.size
+        return length or max(1, min(32, PIECE_BYTES // (3 * h * w)))
 
     def _range(self, start: int, stop: int | None) -> tuple[int, int]:
         stop = len(self) if stop is None else stop
@@ -137,8 +149,8 @@ class ArrayVideo(Video):
 
 
 class Videos(Sequence[Video]):
-    """A set of videos: how they lie on the disc (`layout`), where (`root`), and what is wrong with them (`problems`,
-    a sentence each; what is listed there is not among the videos)."""
+    """A set of videos: how they lie on the disc (`layout`), where (`root`), and what was found wrong when they were
+    opened (`problems`, a sentence each)."""
 
     def __init__(self, videos: Sequence[Video], layout: str, root: Path, problems: Sequence[str] = ()):
         self._videos = list(videos)

@@ -26,6 +26,11 @@ def cores() -> int:
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
+def check_workers(workers: int) -> None:
+    if workers < 1:
+        raise BadInput(f"{workers} workers were asked for; at least 1 is needed")
+
+
 def for_each(
     function: Callable[[Job], Result], jobs: Sequence[Job], workers: int, done: int, what: str
 ) -> Iterator[tuple[Job, Result]]:
@@ -33,8 +38,6 @@ def for_each(
 
     `done` jobs were finished earlier: the bar begins there, its rate and time left do not count them.
     """
-    if workers < 1:
-        raise BadInput(f"{workers} workers were asked for; at least 1 is needed")
     begin = time.monotonic()
     bar = tqdm(
         total=len(jobs) + done,
@@ -72,7 +75,8 @@ def _results(function: Callable[[Job], Result], jobs: Sequence[Job], workers: in
                     yield running.pop(future), future.result()
         except BrokenProcessPool:
             raise BadInput(
-                "a worker process was killed (no memory left?): run the same command again, it goes on"
+                "a worker process died: start again, it goes on; if it dies again, memory may be short (ask for fewer "
+                "workers), or your script lacks `if __name__ == '__main__':`"
             ) from None
         finally:
             pool.shutdown(wait=False, cancel_futures=True)

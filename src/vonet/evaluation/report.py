@@ -82,7 +82,7 @@ class Report:
         for suffix, text in texts.items():
             path = folder / f"{name}{suffix}"
             with written_aside(path) as aside:
-                aside.write_text(text)
+                aside.write_text(text, encoding="utf-8")
             paths.append(path)
         return paths
 

@@ -12,7 +12,7 @@ import mujoco
 from vonet.data.scenes.video import SPLITS, VERSION, WorldConfig, generate_video
 from vonet.data.store import Store, write_video
 from vonet.data.video import ArrayVideo
-from vonet.data.work import for_each
+from vonet.data.work import check_workers, for_each
 from vonet.errors import BadInput
 
 
@@ -28,6 +28,7 @@ class _Job:
 def generate(config: WorldConfig, counts: Mapping[str, int], out: Path, workers: int) -> None:
     """A store with so many videos per split. What is there already is kept, so it goes on where it was interrupted, and
     a larger number makes a finished store grow."""
+    check_workers(workers)
     for split, count in counts.items():
         if split not in SPLITS or count < 0:
             raise BadInput(f"{count} videos of split {split!r} were asked for; splits are {', '.join(SPLITS)}")

@@ -14,14 +14,14 @@ Camera = Literal["fixed", "dome", "moving"]
 class Level:
     """What a world is made of.
 
-    objects: how many there are, thrown ones included.
-    resting: whether most of them lie on the floor when the video begins and a few are thrown in.
+    resting: how many lie on the floor when the video begins.
+    thrown: how many are thrown in.
     sizes: a choice of two, or a range; the longest side of an object.
     """
 
     name: str
-    objects: tuple[int, int]
-    resting: bool
+    resting: tuple[int, int]
+    thrown: tuple[int, int]
     shapes: tuple[str, ...]
     sizes: tuple[float, float]
     two_sizes: bool
@@ -33,9 +33,9 @@ class Level:
 _ALL = tuple(SHAPES)
 
 LEVELS = {
-    "A": Level("A", (3, 10), False, _ALL[:3], (0.7, 1.4), True, False, "grey", "fixed"),
-    "B": Level("B", (3, 10), False, _ALL[:11], (0.7, 1.4), False, False, "coloured", "dome"),
-    "C": Level("C", (3, 10), False, _ALL, (0.75, 3.0), False, True, "textured", "dome"),
-    "D": Level("D", (11, 23), True, _ALL, (0.75, 3.0), False, True, "textured", "dome"),
-    "E": Level("E", (11, 23), True, _ALL, (0.75, 3.0), False, True, "textured", "moving"),
+    "A": Level("A", (0, 0), (3, 10), _ALL[:3], (0.7, 1.4), True, False, "grey", "fixed"),
+    "B": Level("B", (0, 0), (3, 10), _ALL[:11], (0.7, 1.4), False, False, "coloured", "dome"),
+    "C": Level("C", (0, 0), (3, 10), _ALL, (0.75, 3.0), False, True, "textured", "dome"),
+    "D": Level("D", (10, 20), (1, 3), _ALL, (0.75, 3.0), False, True, "textured", "dome"),
+    "E": Level("E", (10, 20), (1, 3), _ALL, (0.75, 3.0), False, True, "textured", "moving"),
 }

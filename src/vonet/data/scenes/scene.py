@@ -1,6 +1,6 @@
 """A scene before anything moves: which objects, from where they start, the camera's path, the light, the background.
 
-Drawn from random numbers alone, never from the size of the picture, so the same scene can be had at any size.
+Drawn from random numbers alone, never from the size of the picture.
 """
 
 from __future__ import annotations
@@ -83,12 +83,15 @@ def linear(screen: object) -> Float[np.ndarray, " 3"]:
 def sample_scene(
     rng: np.random.Generator, level: Level, split: str, frames: int, objects: tuple[int, int] | None
 ) -> Scene:
-    count = int(rng.integers(*(objects or level.objects), endpoint=True))
-    thrown = int(rng.integers(1, 3, endpoint=True)) if level.resting else count
+    resting, thrown = (int(rng.integers(*range_, endpoint=True)) for range_ in (level.resting, level.thrown))
+    if objects is not None:
+        count = int(rng.integers(*objects, endpoint=True))
+        thrown = min(thrown, max(1, count - 1)) if level.resting[1] else count
+        resting = count - thrown
     unseen = split == "test" and level.textured
     camera = _camera(rng, level, frames)
     bodies: list[Object] = []
-    for number in range(count):
+    for number in range(thrown + resting):
         bodies.append(_object(rng, level, unseen, number < thrown, camera, bodies))
     floor: Paint
     dome: Paint
