@@ -1,4 +1,4 @@
-"""Run all benchmarks, or those named: attention, encoder, training, generation, data."""
+"""Run all benchmarks, or those named: attention, encoder, training, generation, data, metrics."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ import torch
 
 from benchmarks import inference
 from benchmarks.data import data
+from benchmarks.metrics import metrics
 from benchmarks.training import training
 from vonet.performance import keep_freed_memory
 
@@ -24,6 +25,7 @@ TARGETS = {
     "world_a_per_minute": 300.0,
     "world_e_per_minute": 100.0,
     "shards_per_cpu_second": 40.0,
+    "counts_vs_one_hot": 10.0,
 }
 SMALLER_IS_BETTER = {"train_memory_share"}
 
@@ -35,6 +37,7 @@ def main() -> None:
         "training": training,
         "generation": inference.generation,
         "data": data,
+        "metrics": metrics,
     }
     names = sys.argv[1:] or list(benchmarks)
     if unknown := set(names) - set(benchmarks):

@@ -5,7 +5,7 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from vonet import cli
+from vonet import cli, weights
 from vonet.data.sprites import sprite_videos
 
 
@@ -16,13 +16,17 @@ def run(monkeypatch, *arguments):
 
 def test_demo_trains_and_draws(monkeypatch, tmp_path, capsys):
     run(monkeypatch, "demo", "--updates", 2, "--out", tmp_path / "demo")
-    sheets = {path.name: np.asarray(Image.open(path)) for path in (tmp_path / "demo").iterdir()}
+    sheets = {path.name: np.asarray(Image.open(path)) for path in (tmp_path / "demo").glob("*.png")}
     assert set(sheets) == {"learning.png", "objects.png"}
+    said = capsys.readouterr().out
+    assert "FG-ARI" in said
+    assert "k-means" in said
+    assert weights.load(tmp_path / "demo")[1].name == "vonet-sprites"
     frame = sprite_videos(1, seed=2)[0][0, 0]
     assert np.array_equal(
         sheets["objects.png"][2 : 2 + 96 : 3, 2 : 2 + 96 : 3], frame
     )  # the first picture of the sheet
-    assert "objects.png" in capsys.readouterr().out
+    assert "objects.png" in said
 
 
 def test_experiments_are_listed_and_shown(monkeypatch, capsys):

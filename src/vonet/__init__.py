@@ -16,6 +16,7 @@ _HOMES = {
     "BadInput": "vonet.errors",
     "VONet": "vonet.model.vonet",
     "VONetConfig": "vonet.model.vonet",
+    "load": "vonet.weights",
     "total": "vonet.interface",
 }
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from pathlib import Path
 
 import numpy as np
@@ -10,9 +11,13 @@ from jaxtyping import Float
 from torch import Tensor
 from tqdm import tqdm
 
-from vonet import experiments
+from vonet import experiments, weights
 from vonet.data.sprites import sprite_videos
+from vonet.data.video import ArrayVideo
 from vonet.errors import BadInput
+from vonet.evaluation import protocol as protocols
+from vonet.evaluation.report import Report
+from vonet.evaluation.run import evaluate_model, evaluate_trivial
 from vonet.figures.sheet import coloured, write_sheet
 from vonet.interface import Clip, total
 from vonet.model.vonet import VONet
@@ -20,7 +25,7 @@ from vonet.performance import keep_freed_memory
 from vonet.training.config import TrainingConfig
 from vonet.training.optimizer import Optimizer
 
-TRAINING_VIDEOS, TRAINING_SEED, SHOWN_SEED = 256, 1, 2
+TRAINING_VIDEOS, TRAINING_SEED, SCORED_VIDEOS, SHOWN_SEED = 256, 1, 32, 2
 
 
 def run(out: Path, updates: int | None, seed: int) -> None:
@@ -54,7 +59,21 @@ def run(out: Path, updates: int | None, seed: int) -> None:
         f"Look at {out / 'objects.png'}: the video, the truth, the masks found, the frames as the slots see them, "
         "and as they were forecast before each was seen."
     )
-    print("Next: vonet experiments, README.md, docs/architecture.md.")
+    print(_report(model, experiment.paper))
+    weights.save(out, model, experiment)
+    print(f"The weights are in {out}. Next: vonet generate A; vonet evaluate {out} worlds/A-64; README.md.")
+
+
+def _report(model: VONet, paper: Mapping[str, float]) -> str:
+    """The model on videos never trained on, beside methods that know nothing of objects."""
+    pixels, ids = sprite_videos(SCORED_VIDEOS, seed=SHOWN_SEED)
+    videos = [ArrayVideo(f"sprites {i}", *pair) for i, pair in enumerate(zip(pixels, ids, strict=True))]
+    rules = protocols.get("vonet")
+    rows = evaluate_model(model, model.size, videos, rules)
+    slots, cells = model.slots, model.backbone.feature_size
+    rows += evaluate_trivial(videos, rules, slots, cells, model.enlargement)
+    report = Report({}, rows, paper)
+    return f"{report.table()}\nOn {len(videos)} videos never trained on, {report.verdict()}."
 
 
 def train(model: VONet, config: TrainingConfig, pixels: np.ndarray, updates: int):
