@@ -18,8 +18,9 @@ from vonet.model.broadcast_decoder import BroadcastDecoderConfig
 from vonet.model.sequential_vae import BalancedKLConfig, PlainKLConfig
 from vonet.model.vonet import VONet, VONetConfig
 from vonet.schedule import constant
-from vonet.training.config import ReplayConfig, TrainingConfig
+from vonet.training.config import TrainingConfig
 from vonet.training.optimizer import GroupConfig, Optimizer, OptimizerConfig
+from vonet.training.replay import ReplayConfig
 
 GOLDEN = Path(__file__).parent / "golden" / "vonet_step.json"
 

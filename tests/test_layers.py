@@ -23,15 +23,19 @@ ALLOWED = {
     "model": {"errors", "interface", "schedule", "blocks"},
     "evaluation": {"errors", "writing", "interface", "data"},
     "figures": {"errors", "writing", "interface", "data"},
-    "training": {"errors", "interface", "schedule", "data"},
+    "training": {"errors", "writing", "interface", "schedule", "data"},
     "experiments": {"errors", "interface", "schedule", "performance", "blocks", "model", "training"},
     "weights": {"errors", "writing", "model", "experiments"},
     "evaluate": {"errors", "interface", "performance", "data", "evaluation", "weights"},
+    "train": {
+        *("errors", "writing", "interface", "performance", "data", "training"),
+        *("evaluation", "figures", "experiments", "weights"),
+    },
     "demo": {
         *("errors", "interface", "performance", "data", "model", "training"),
         *("figures", "evaluation", "experiments", "weights"),
     },
-    "cli": {"errors", "data", "figures", "experiments", "weights", "evaluate", "demo"},
+    "cli": {"errors", "data", "figures", "experiments", "weights", "evaluate", "train", "demo"},
     "__main__": {"cli"},
 }
 

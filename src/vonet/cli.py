@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import io
 import json
+import os
 import sys
 import tempfile
 from pathlib import Path
@@ -90,6 +91,34 @@ def _parser() -> argparse.ArgumentParser:
     prepare.add_argument("--every", type=int, default=1, metavar="N", help="keep only every N-th frame (default: 1)")
     prepare.add_argument("--workers", type=int, help="processes (default: one per core)")
     prepare.set_defaults(run=_prepare)
+
+    train = commands.add_parser(
+        "train",
+        help="train an experiment on videos",
+        description="Weights, log, curves, pictures and checkpoints lie in RUN. Ctrl-C and SIGTERM save first; "
+        "--resume goes on exactly. Several processes: torchrun --nproc-per-node 2 -m vonet train EXPERIMENT ...",
+    )
+    train.add_argument("experiment", metavar="EXPERIMENT", help="a name that vonet list shows")
+    train.add_argument("--data", type=Path, required=True, help="videos; a store is best (vonet prepare)")
+    train.add_argument("--out", type=Path, metavar="RUN", help="the run's folder (default: runs/EXPERIMENT)")
+    train.add_argument("--resume", action="store_true", help="go on with the run in RUN")
+    train.add_argument("--updates", type=int, help="stop at this update (default: as the experiment says)")
+    train.add_argument("--minutes", type=float, help="stop after so much training, resumed parts included")
+    train.add_argument("--seed", type=int, default=0)
+    train.add_argument(
+        "--set", nargs="+", default=[], metavar="OPTION=VALUE", help="change the experiment, such as model.slots=7"
+    )
+    train.add_argument("--accumulate", type=int, default=1, help="compute a batch in so many parts (default: 1)")
+    train.add_argument("--compile", action="store_true", help="torch.compile, where the machine can")
+    train.add_argument("--evaluate-every", type=int, metavar="N", help="updates between scores (default: a tenth)")
+    train.add_argument("--videos", type=int, default=16, help="validation videos to score (default: 16)")
+    train.add_argument("--save-minutes", type=float, default=5, help="between checkpoints (default: 5)")
+    train.add_argument("--tensorboard", action="store_true", help="also write for TensorBoard")
+    train.set_defaults(run=_train)
+
+    listing = commands.add_parser("list", help="list the experiments with what they cost and should give")
+    listing.add_argument("--json", action="store_true")
+    listing.set_defaults(run=_list)
 
     evaluate = commands.add_parser(
         "evaluate",
@@ -182,6 +211,45 @@ def _prepare(arguments: argparse.Namespace) -> None:
     for problem in problems:
         print(f"vonet: problem: {problem}", file=sys.stderr)
     print(f"{arguments.out} is ready. Next: vonet inspect {arguments.out}")
+
+
+def _train(arguments: argparse.Namespace) -> None:
+    from vonet import experiments
+    from vonet.experiments.overrides import overridden
+    from vonet.train import TrainOptions, train
+
+    experiment = overridden(experiments.get(arguments.experiment), arguments.set)
+    options = TrainOptions(
+        seed=arguments.seed,
+        updates=arguments.updates,
+        minutes=arguments.minutes,
+        accumulate=arguments.accumulate,
+        compile=arguments.compile,
+        evaluate_every=arguments.evaluate_every,
+        videos=arguments.videos,
+        save_minutes=arguments.save_minutes,
+        tensorboard=arguments.tensorboard,
+    )
+    out = arguments.out or Path("runs") / experiment.name
+    train(experiment, arguments.data, out, options, resume=arguments.resume or _restarted())
+
+
+def _restarted() -> bool:
+    """Whether torchrun has started this process again after one died."""
+    return int(os.environ.get("TORCHELASTIC_RESTART_COUNT", "0")) > 0
+
+
+def _list(arguments: argparse.Namespace) -> None:
+    from vonet import experiments
+
+    chosen = [experiments.get(name) for name in experiments.names()]
+    if arguments.json:
+        facts = ("name", "summary", "dataset", "cost", "paper")
+        print(json.dumps([{fact: getattr(e, fact) for fact in facts} for e in chosen], indent=1))
+        return
+    for e in chosen:
+        expected = ", ".join(f"{name} {value}" for name, value in e.paper.items())
+        print(f"{e.name}\n    {e.summary}; cost: {e.cost}" + (f"; the paper has {expected}" if expected else ""))
 
 
 def _evaluate(arguments: argparse.Namespace) -> None:

@@ -14,7 +14,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
-from typing import Literal, Protocol, TypeVar, runtime_checkable
+from typing import ClassVar, Literal, Protocol, TypeVar, runtime_checkable
 
 import torch
 import torch.nn.functional as F
@@ -73,7 +73,12 @@ class Clip:
 
 
 class State:
-    """What a model remembers between frames: a frozen dataclass of tensors, batch first."""
+    """What a model remembers between frames: a frozen dataclass of tensors, batch first.
+
+    `drawn` names the fields that are mere noise: whoever stores states may leave them out and draw them anew.
+    """
+
+    drawn: ClassVar[tuple[str, ...]] = ()
 
     def map(self: StateT, function: Callable[[Tensor], Tensor]) -> StateT:
         return replace(self, **{f.name: function(getattr(self, f.name)) for f in fields(self)})  # type: ignore
@@ -100,6 +105,7 @@ class SlotState(State):
         scan is a pure function; whoever starts new videos again and again draws it anew (`initial_state`).
     """
 
+    drawn: ClassVar[tuple[str, ...]] = ("noise",)
     slots: Float[Tensor, "B K D"]
     noise: Float[Tensor, "B K D"]
 

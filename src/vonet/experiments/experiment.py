@@ -20,6 +20,8 @@ class Experiment:
     dataset: str
     model: VONetConfig
     training: TrainingConfig
+    cost: str = "not measured"
+    """What it takes, in words."""
     paper: Mapping[str, float] = field(default_factory=dict)
     """The paper's scores for this experiment, in percent, where it has them."""
 

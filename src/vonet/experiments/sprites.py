@@ -25,6 +25,7 @@ def vonet_sprites() -> Experiment:
         name="vonet-sprites",
         summary="VONet with a broadcast decoder on moving sprites, in minutes on a laptop",
         dataset="sprites",
+        cost="four minutes on two CPU cores",
         model=VONetConfig(
             size=(32, 32),
             slots=5,

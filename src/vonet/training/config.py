@@ -7,19 +7,7 @@ from dataclasses import dataclass
 
 from vonet.schedule import Schedule
 from vonet.training.optimizer import OptimizerConfig
-
-
-@dataclass(frozen=True, kw_only=True)
-class ReplayConfig:
-    """Segments start from stored slot states (paper, "Training from replayed video segments")."""
-
-    videos: int = 16
-    """Watched in parallel."""
-    length: int = 10_000
-    """Frames remembered of each of them."""
-    frames_per_update: int = 2
-    """Watched, of each video, before every update."""
-    frames_before_first_update: int = 50_000
+from vonet.training.replay import ReplayConfig
 
 
 @dataclass(frozen=True, kw_only=True)

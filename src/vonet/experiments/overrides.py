@@ -1,0 +1,56 @@
+"""Experiments changed from the command line: `training.batch=16 model.slots=7`."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import fields, is_dataclass, replace
+from typing import Any
+
+from vonet.errors import BadInput
+from vonet.experiments.experiment import Experiment
+
+
+def overridden(experiment: Experiment, changes: Sequence[str]) -> Experiment:
+    """Each change names an option by its path and gives a value of the same kind."""
+    for change in changes:
+        path, equals, text = change.partition("=")
+        if not equals:
+            raise BadInput(f"{change!r} is no change; write OPTION=VALUE, such as training.batch=16")
+        experiment = _changed(experiment, path.split("."), text, path)
+    return experiment
+
+
+def _changed(part: Any, path: Sequence[str], text: str, whole: str) -> Any:
+    if not path:
+        return _value(part, text, whole)
+    name, *rest = path
+    if is_dataclass(part) and name in {option.name for option in fields(part)}:
+        return replace(part, **{name: _changed(getattr(part, name), rest, text, whole)})  # type: ignore[type-var]
+    if isinstance(part, Mapping) and name in part:
+        return {**part, name: _changed(part[name], rest, text, whole)}
+    possible = [o.name for o in fields(part)] if is_dataclass(part) else list(part) if isinstance(part, Mapping) else []
+    raise BadInput(f"there is no option {whole!r}: {name!r} is not among {', '.join(possible) or 'any'}")
+
+
+def _value(old: Any, text: str, whole: str) -> Any:
+    if isinstance(old, str):
+        return text
+    try:
+        new = json.loads(text)
+    except ValueError:
+        new = text
+    if isinstance(old, tuple) and isinstance(new, list):
+        return _tuple(new)
+    if isinstance(old, float) and isinstance(new, int) and not isinstance(new, bool):
+        return float(new)
+    if type(new) is type(old) and not isinstance(new, dict):
+        return new
+    kind = "a list, such as [64, 64]" if isinstance(old, tuple) else f"of type {type(old).__name__}"
+    if is_dataclass(old) or isinstance(old, Mapping) or old is None:
+        raise BadInput(f"{whole} is a part and not a value; name one of its options")
+    raise BadInput(f"{whole} is {old!r} and {text!r} was given; it must be {kind}")
+
+
+def _tuple(values: list[Any]) -> tuple[Any, ...]:
+    return tuple(_tuple(value) if isinstance(value, list) else value for value in values)

@@ -1,0 +1,43 @@
+"""Learning curves, from a run's log."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from vonet.writing import written_aside
+
+SCORES = {"fg_ari": "FG-ARI", "miou": "mIoU"}
+
+
+def write_curves(path: Path, log: Sequence[Mapping[str, Any]], trivial: Mapping[str, Mapping[str, float]]) -> None:
+    """Every loss in a panel of its own, and the scores with the best trivial method as a dotted line."""
+    import matplotlib
+
+    matplotlib.use("agg")
+    from matplotlib import pyplot
+
+    losses = [entry for entry in log if "losses" in entry]
+    scores = [entry for entry in log if "scores" in entry]
+    names = list(losses[-1]["losses"]) if losses else []
+    figure, panels = pyplot.subplots(1, len(names) + 1, figsize=(4 * (len(names) + 1), 3), squeeze=False)
+    for panel, name in zip(panels[0], names, strict=False):
+        panel.plot([entry["update"] for entry in losses], [entry["losses"][name] for entry in losses], linewidth=1)
+        panel.set_title(f"loss: {name}")
+    for colour, (name, spoken) in zip(("C0", "C1"), SCORES.items(), strict=True):
+        updates, values = [e["update"] for e in scores], [e["scores"][name] for e in scores]
+        panels[0][-1].plot(updates, values, "o-", color=colour, label=spoken)
+        if trivial:
+            best = max(scores[name] for scores in trivial.values())
+            panels[0][-1].axhline(best, color=colour, linestyle=":", label=f"{spoken}, best trivial method")
+    panels[0][-1].set_title("scores")
+    panels[0][-1].set_ylim(-0.05, 1.05)
+    panels[0][-1].legend(fontsize=7)
+    for panel in panels[0]:
+        panel.set_xlabel("update")
+        panel.grid(alpha=0.3)
+    figure.tight_layout()
+    with written_aside(path) as aside:
+        figure.savefig(aside, format="png", dpi=100)
+    pyplot.close(figure)

@@ -1,0 +1,39 @@
+"""What a model sees in videos: for each, the frames, the true ids and the masks it finds."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+
+from vonet.data.resize import resized, resized_ids
+from vonet.data.video import Video
+from vonet.figures.sheet import coloured, write_sheet
+from vonet.figures.videos import BACKGROUND
+from vonet.interface import Clip
+
+COLUMNS = 12
+
+
+@torch.no_grad()
+def write_mask_sheet(path: Path, model: Any, videos: Sequence[Video]) -> None:
+    """Three rows for each video, every second frame or so, from the same initial slots each time."""
+    rows = []
+    for video in videos:
+        frames = resized(video.frames, model.size, "stretch")
+        times = np.unique(np.linspace(0, len(frames) - 1, COLUMNS).astype(int))
+        pixels = torch.from_numpy(frames).permute(0, 3, 1, 2)[None].float() / 255
+        device = next(model.parameters()).device
+        state = model.initial_state(1, generator=torch.Generator().manual_seed(0))
+        masks = model.unroll(Clip(pixels.to(device)), state).masks[0]
+        rows.append(frames[times])
+        if video.ids is not None:
+            ids = resized_ids(video.ids, model.size, "stretch")[times]
+            true = coloured(ids.astype(np.int64))
+            true[ids == 0] = BACKGROUND
+            rows.append(true)
+        rows.append(coloured(masks.argmax(dim=1).cpu().numpy()[times]))
+    write_sheet(path, rows, scale=max(1, 96 // model.size[1]))

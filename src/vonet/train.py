@@ -1,0 +1,287 @@
+"""An experiment and videos in, a run out: what `vonet train` does.
+
+RUN/model.safetensors and config.json are what a user loads; log.jsonl, curves.png and pictures/ show how it learned;
+checkpoints/ is what `--resume` goes on from.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import signal
+import sys
+import time
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import torch
+from tqdm import tqdm
+
+import vonet.data
+from vonet import weights
+from vonet.data.video import Video, Videos
+from vonet.errors import BadInput
+from vonet.evaluation import protocol as protocols
+from vonet.evaluation.report import HEADLINES
+from vonet.evaluation.run import evaluate_model, evaluate_trivial, summary
+from vonet.evaluation.trivial import TRIVIAL
+from vonet.experiments.experiment import Experiment
+from vonet.figures.curves import write_curves
+from vonet.figures.masks import write_mask_sheet
+from vonet.performance import compile_encoder, keep_freed_memory
+from vonet.training import checkpoint
+from vonet.training.distributed import Processes, any_process, joined_processes
+from vonet.training.log import Log
+from vonet.training.loop import NotFinite, Training, Update, collapse
+from vonet.training.segments import Footage
+
+PROTOCOL = "vonet"
+
+
+@dataclass(frozen=True)
+class TrainOptions:
+    """How a training is run, which does not change what is learned (but for `seed`).
+
+    minutes: stop after so much training in all, resumed parts included.
+    evaluate_every, videos: score the first so many validation videos every so many updates (None: ten times).
+    save_minutes: how much work a crash may cost.
+    """
+
+    seed: int = 0
+    updates: int | None = None
+    minutes: float | None = None
+    accumulate: int = 1
+    compile: bool = False
+    evaluate_every: int | None = None
+    videos: int = 16
+    pictures: int = 4
+    log_every: int = 10
+    save_minutes: float = 5.0
+    keep: int = 2
+    tensorboard: bool = False
+
+    def __post_init__(self) -> None:
+        for name in ("updates", "minutes", "evaluate_every", "log_every", "videos", "keep", "accumulate"):
+            value = getattr(self, name)
+            if value is not None and value <= 0:
+                raise BadInput(f"{name.replace('_', '-')} is {value}; it must be more than 0")
+
+
+def train(experiment: Experiment, data: Path, out: Path, options: TrainOptions, resume: bool = False) -> None:
+    """Train until the updates or minutes are used up, or a signal asks to stop; then everything is saved."""
+    keep_freed_memory()
+    with joined_processes() as processes, _stop_signals() as stop:
+        Run(experiment, data, out, options, processes, resume).learn(stop)
+
+
+class Run:
+    def __init__(
+        self, experiment: Experiment, data: Path, out: Path, options: TrainOptions, processes: Processes, resume: bool
+    ):
+        self.experiment, self.out, self.options, self.processes = experiment, out, options, processes
+        self.updates = experiment.training.updates if options.updates is None else options.updates
+        self.evaluate_every = options.evaluate_every or max(1, self.updates // 10)
+        videos = vonet.data.open(data, split="train")
+        self.validation = _validation(data, options.videos)
+        self.about = {
+            "experiment": weights.described(experiment),
+            "seed": options.seed,
+            "accumulate": options.accumulate,
+            "data": _fingerprint(videos),
+        }
+        found = checkpoint.latest(out)
+        if found is None and (out / weights.WEIGHTS).exists() and not resume:
+            raise BadInput(f"{out} holds a run or weights already: choose another folder")
+        if found is not None and not resume:
+            raise BadInput(
+                f"{out} holds a run already, at update {found['update']}: add --resume, or choose another folder"
+            )
+        if resume:
+            _check_same(found, self.about, out)
+        processes.wait()
+        model = experiment.build_model(seed=options.seed).to(processes.device)
+        if options.compile:
+            compile_encoder(model)
+        half = processes.device != "cpu" and torch.cuda.is_bf16_supported()
+        footage = Footage(videos, model.size, processes.device)
+        self.training = Training(model, experiment.training, footage, options.seed, processes, options.accumulate, half)
+        self.seconds = 0.0
+        if resume:
+            memory = checkpoint.load(out, processes)
+            self.training.recall(memory)
+            self.seconds = memory[1]["seconds"]
+        self.log = Log(out / "log.jsonl", self.training.update) if processes.is_first else None
+        self.trivial = self._trivial() if processes.is_first and self.validation else {}
+
+    def learn(self, stop: dict[str, bool]) -> None:
+        """The loop. Saves at its end, when asked to stop, and every few minutes."""
+        training, options = self.training, self.options
+        begun, earlier, saved = time.monotonic(), self.seconds, time.monotonic()
+        bar = self._bar()
+        with bar:
+            while training.update < self.updates:
+                found = self._step()
+                self.seconds = earlier + time.monotonic() - begun
+                last = training.update == self.updates or self._time_is_up()
+                self._show(bar, found)
+                if training.update % self.evaluate_every == 0 or last:
+                    self._evaluate(bar, found)
+                stopped = any_process(stop["asked"], self.processes)
+                due = any_process(time.monotonic() - saved > 60 * options.save_minutes, self.processes)
+                if last or stopped or due:
+                    self.save()
+                    saved = time.monotonic()
+                if last or stopped:
+                    break
+        self._say(
+            f"{self.out} is at update {training.update} of {self.updates}."
+            + (" Go on with --resume." if training.update < self.updates else f" Next: vonet evaluate {self.out} DATA")
+        )
+
+    def _step(self) -> Update:
+        try:
+            return self.training.step()
+        except NotFinite as error:
+            found = checkpoint.latest(self.out)
+            good = f"the last good checkpoint is of update {found['update']}" if found else "there is no checkpoint yet"
+            raise BadInput(
+                f"{error}; {good}: resume from it, and if it happens again lower the learning rates or clip more"
+            ) from None
+
+    def _time_is_up(self) -> bool:
+        minutes = self.options.minutes
+        return any_process(minutes is not None and self.seconds >= 60 * minutes, self.processes)
+
+    def save(self) -> None:
+        tensors, facts = self.training.remember()
+        checkpoint.save(
+            self.out, (tensors, {**facts, "seconds": self.seconds}), self.about, self.processes, self.options.keep
+        )
+        if self.processes.is_first:
+            weights.save(self.out, self.training.model, self.experiment)
+
+    # ---- what one sees ---------------------------------------------------------------------------------------------
+
+    def _bar(self) -> tqdm:
+        return tqdm(
+            total=self.updates,
+            initial=self.training.update,
+            unit="update",
+            mininterval=0.5 if sys.stderr.isatty() else 30,
+            disable=not self.processes.is_first,
+        )
+
+    def _show(self, bar: tqdm, found: Update) -> None:
+        if self.log is None:
+            return
+        update = self.training.update
+        bar.update()
+        bar.set_postfix({name: f"{value:.4g}" for name, value in found.losses.items()}, refresh=False)
+        if update % self.options.log_every == 0 or update == self.updates:
+            waiting = self.training.segments.seconds_reading / max(self.seconds, 1e-9)
+            entry = {"losses": found.losses, "norms": found.norms, "entropy": found.entropy}
+            entry |= {"largest_slot": found.largest_slot, "waiting": waiting}
+            self._write({"update": update, "seconds": self.seconds, **entry})
+
+    def _write(self, entry: dict[str, Any]) -> None:
+        assert self.log is not None
+        self.log.write(entry)
+        if self.options.tensorboard:
+            _to_tensorboard(self.out, entry)
+
+    def _evaluate(self, bar: tqdm, found: Update) -> None:
+        """Scores on the same few validation videos each time, and their masks as pictures."""
+        if self.log is None:
+            return
+        alarm = collapse(found)
+        if alarm:
+            bar.write(f"update {self.training.update}: {alarm}")
+        if self.validation:
+            model = self.training.model
+            model.eval()
+            rows = evaluate_model(model, model.size, self.validation, protocols.get(PROTOCOL), progress=False)
+            scores = {name: mean for name, (mean, _) in summary(rows)["model"].items()}
+            said = ", ".join(f"{name} {100 * scores[name]:.1f}" for name in HEADLINES)
+            bar.write(f"update {self.training.update}: {said}")
+            self._write({"update": self.training.update, "seconds": self.seconds, "scores": scores, "alarm": alarm})
+            shown = self.validation[: self.options.pictures]
+            write_mask_sheet(self.out / "pictures" / f"{self.training.update:08d}.png", model, shown)
+        write_curves(self.out / "curves.png", self.log.entries, self.trivial)
+
+    def _trivial(self) -> dict[str, dict[str, float]]:
+        """Of the methods that know nothing of objects, for the curves."""
+        model = self.training.model
+        rows = evaluate_trivial(
+            self.validation, protocols.get(PROTOCOL), model.slots, model.size, model.enlargement, progress=False
+        )
+        means = {method: {name: mean for name, (mean, _) in found.items()} for method, found in summary(rows).items()}
+        return {method: means[method] for method in TRIVIAL}
+
+    def _say(self, sentence: str) -> None:
+        if self.processes.is_first:
+            print(sentence)
+
+
+def _validation(data: Path, count: int) -> list[Video]:
+    """The first few videos to score; none where the data have no validation split with true ids."""
+    videos = vonet.data.open(data)
+    if "validation" not in videos.splits:
+        return []
+    chosen = videos.in_split("validation")
+    return [video for video in (chosen[i] for i in range(min(count, len(chosen)))) if video.has_ids]
+
+
+def _fingerprint(videos: Videos) -> str:
+    """Changes when the training videos do, by name or length."""
+    names = "\n".join(f"{video.name} {len(video)}" for video in videos)
+    return f"{len(videos)} videos, {hashlib.sha256(names.encode()).hexdigest()[:12]}"
+
+
+def _check_same(found: Mapping[str, Any] | None, about: Mapping[str, Any], out: Path) -> None:
+    if found is None:
+        raise BadInput(f"there is no checkpoint in {out} to resume from; without --resume a new run begins")
+    differences = list(_differences({key: found.get(key) for key in about}, about, ""))
+    if differences:
+        more = f" and {len(differences) - 4} more" if len(differences) > 4 else ""
+        raise BadInput(
+            f"{out} was begun differently: {'; '.join(differences[:4])}{more}. Resume with the same, or begin a new run"
+        )
+
+
+def _differences(old: Any, new: Any, path: str) -> Iterator[str]:
+    if isinstance(old, Mapping) and isinstance(new, Mapping):
+        for key in {**old, **new}:
+            yield from _differences(old.get(key), new.get(key), f"{path}.{key}" if path else key)
+    elif old != new:
+        yield f"{path} was {old!r} and is {new!r}"
+
+
+@contextmanager
+def _stop_signals() -> Iterator[dict[str, bool]]:
+    """Ctrl-C and SIGTERM ask to stop after the current update; a second Ctrl-C stops at once."""
+    stop = {"asked": False}
+
+    def ask(number: int, frame: object) -> None:
+        if stop["asked"] and number == signal.SIGINT:
+            raise KeyboardInterrupt
+        stop["asked"] = True
+
+    before = {number: signal.signal(number, ask) for number in (signal.SIGINT, signal.SIGTERM)}
+    try:
+        yield stop
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
+
+
+def _to_tensorboard(out: Path, entry: Mapping[str, Any]) -> None:
+    try:
+        from torch.utils.tensorboard import SummaryWriter
+    except ImportError:
+        raise BadInput("--tensorboard needs the package tensorboard: pip install vonet[tensorboard]") from None
+    with SummaryWriter(str(out / "tensorboard")) as writer:
+        for group in ("losses", "norms", "scores"):
+            for name, value in entry.get(group, {}).items():
+                writer.add_scalar(f"{group}/{name}", value, entry["update"])

@@ -1,0 +1,76 @@
+"""The whole state of a training on disc, from which it goes on as if it had never stopped.
+
+RUN/checkpoints/00001000-0-of-2.safetensors holds everything of one process: model, optimiser, replay, random numbers.
+RUN/checkpoints/latest.json names the last update that all processes have written; it is replaced only then, so a
+crash at any moment leaves a checkpoint that is whole.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from safetensors import SafetensorError, safe_open
+from safetensors.torch import save_file
+
+from vonet.errors import BadInput
+from vonet.training.distributed import Processes
+from vonet.training.segments import Memory
+from vonet.writing import written_aside
+
+FOLDER, LATEST = "checkpoints", "latest.json"
+
+
+def _file(run: Path, update: int, processes: Processes) -> Path:
+    return run / FOLDER / f"{update:08d}-{processes.rank}-of-{processes.count}.safetensors"
+
+
+def save(run: Path, memory: Memory, about: Mapping[str, Any], processes: Processes, keep: int = 2) -> Path:
+    """Write a checkpoint; all processes call this together. Only the last `keep` are kept."""
+    tensors, facts = memory
+    path = _file(run, facts["update"], processes)
+    ours = {name: tensor.detach().cpu().contiguous() for name, tensor in tensors.items()}
+    with written_aside(path) as aside:
+        save_file(ours, aside, metadata={"facts": json.dumps(facts)})
+    processes.wait()
+    if processes.is_first:
+        with written_aside(run / FOLDER / LATEST) as aside:
+            latest = {"update": facts["update"], "processes": processes.count, **about}
+            aside.write_text(json.dumps(latest, indent=1) + "\n", encoding="utf-8")
+        updates = sorted({int(old.name[:8]) for old in (run / FOLDER).glob("*.safetensors")})
+        for update in updates[:-keep]:
+            for old in (run / FOLDER).glob(f"{update:08d}-*.safetensors"):
+                old.unlink(missing_ok=True)
+    processes.wait()
+    return path
+
+
+def latest(run: Path) -> dict[str, Any] | None:
+    """What the last whole checkpoint is about; None where there is none."""
+    try:
+        return json.loads((run / FOLDER / LATEST).read_text(encoding="utf-8"))
+    except FileNotFoundError:
+        return None
+    except (OSError, ValueError):
+        raise BadInput(f"{run / FOLDER / LATEST} is damaged: delete it to begin anew") from None
+
+
+def load(run: Path, processes: Processes) -> Memory:
+    """This process's part of the last checkpoint."""
+    found = latest(run)
+    if found is None:
+        raise BadInput(f"there is no checkpoint in {run}; without --resume a new run begins")
+    if found["processes"] != processes.count:
+        raise BadInput(
+            f"{run} was trained by {found['processes']} processes and this is {processes.count}: "
+            "resume with the same number, or begin anew from its weights"
+        )
+    path = _file(run, found["update"], processes)
+    try:
+        with safe_open(path, framework="pt") as stored:
+            facts = json.loads(stored.metadata()["facts"])
+            return {name: stored.get_tensor(name) for name in stored.keys()}, facts  # noqa: SIM118
+    except (SafetensorError, OSError, KeyError, ValueError, TypeError):
+        raise BadInput(f"{path} is missing or damaged: it cannot be resumed from") from None

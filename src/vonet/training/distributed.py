@@ -1,0 +1,72 @@
+"""Several processes that learn one model: each has its own videos and its own replay, and all take the same step.
+
+Started by torchrun, on one machine or many, with GPUs (NCCL) or without (gloo). Alone, nothing here does anything.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+
+import torch
+from torch import distributed, nn
+
+
+@dataclass(frozen=True)
+class Processes:
+    """Which of how many this is, and where it computes."""
+
+    rank: int = 0
+    count: int = 1
+    device: str = "cpu"
+
+    @property
+    def is_first(self) -> bool:
+        return self.rank == 0
+
+    def wait(self) -> None:
+        if self.count > 1:
+            distributed.barrier()
+
+
+@contextmanager
+def joined_processes() -> Iterator[Processes]:
+    """Join the other processes of torchrun, if there are any."""
+    count = int(os.environ.get("WORLD_SIZE", "1"))
+    on_gpu = torch.cuda.is_available()
+    device = f"cuda:{os.environ.get('LOCAL_RANK', '0')}" if on_gpu else "cpu"
+    if on_gpu:
+        torch.cuda.set_device(device)
+    if count == 1:
+        yield Processes(device=device)
+        return
+    distributed.init_process_group("cpu:gloo,cuda:nccl" if on_gpu else "gloo")
+    try:
+        yield Processes(distributed.get_rank(), count, device)
+    finally:
+        distributed.destroy_process_group()
+
+
+def average_gradients(parameters: Sequence[nn.Parameter], processes: Processes) -> None:
+    """Every gradient becomes the mean over the processes, in one exchange. A parameter that no process has a gradient
+    for keeps none, as it would in a single process with the joint batch."""
+    if processes.count == 1:
+        return
+    present = torch.tensor([p.grad is not None for p in parameters], dtype=torch.float32)
+    flat = torch.cat([(torch.zeros_like(p) if p.grad is None else p.grad).reshape(-1) for p in parameters])
+    flat = torch.cat([present.to(flat.device), flat])
+    distributed.all_reduce(flat)
+    present, flat = flat[: len(parameters)], flat[len(parameters) :] / processes.count
+    for has, p, gradient in zip(present.tolist(), parameters, flat.split([p.numel() for p in parameters]), strict=True):
+        p.grad = gradient.view_as(p).clone() if has else None
+
+
+def any_process(here: bool, processes: Processes) -> bool:
+    """Whether it is so in any of them: all must stop together."""
+    if processes.count == 1:
+        return here
+    flag = torch.tensor(float(here), device=processes.device)
+    distributed.all_reduce(flag)
+    return bool(flag.item())

@@ -1,0 +1,35 @@
+"""RUN/log.jsonl: a line of JSON for every so many updates and for every evaluation."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+from vonet.writing import disc_refusals, written_aside
+
+
+class Log:
+    """Going on from an earlier update, the lines of updates that are lost are dropped."""
+
+    def __init__(self, path: Path, update: int):
+        self.path = path
+        self.entries = [entry for entry in _read(path) if entry["update"] <= update]
+        with written_aside(path) as aside:
+            aside.write_text("".join(json.dumps(entry) + "\n" for entry in self.entries), encoding="utf-8")
+
+    def write(self, entry: dict[str, Any]) -> None:
+        self.entries.append(entry)
+        with disc_refusals(self.path), self.path.open("a", encoding="utf-8") as file:
+            file.write(json.dumps(entry) + "\n")
+
+
+def _read(path: Path) -> list[dict[str, Any]]:
+    """The whole lines; the last may have been cut short by a crash."""
+    entries = []
+    for line in path.read_text(encoding="utf-8").splitlines() if path.exists() else ():
+        try:
+            entries.append(json.loads(line))
+        except ValueError:
+            break
+    return entries

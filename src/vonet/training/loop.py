@@ -1,0 +1,174 @@
+"""One update after another: watch, sample, explain, step."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+
+from vonet.errors import BadInput
+from vonet.interface import Output, total
+from vonet.training.config import TrainingConfig
+from vonet.training.distributed import Processes, average_gradients
+from vonet.training.optimizer import Optimizer
+from vonet.training.replay import Replay
+from vonet.training.segments import Footage, Memory, Segments, Windows
+
+
+class NotFinite(BadInput):
+    """Learning has blown up; says where."""
+
+
+@dataclass
+class Update:
+    """What an update found: the losses, the gradients' norms before clipping, and how the masks look."""
+
+    losses: dict[str, float] = field(default_factory=dict)
+    norms: dict[str, float] = field(default_factory=dict)
+    entropy: float = 0.0
+    """Of the masks, as a share of the largest possible: near 1 all slots share all pixels."""
+    largest_slot: float = 0.0
+    """The share of the pixels that the largest slot of a segment takes: near 1 one slot takes all."""
+
+
+class Training:
+    """Everything that changes while a model learns. `remember` and `recall` put it away and take it up again; going on
+    is then the same as never having stopped."""
+
+    def __init__(
+        self,
+        model: Any,
+        config: TrainingConfig,
+        footage: Footage,
+        seed: int,
+        processes: Processes | None = None,
+        accumulate: int = 1,
+        half: bool = False,
+    ):
+        """accumulate: the batch is computed in so many parts, to save memory. half: in bfloat16, mostly."""
+        self.model, self.config = model, config
+        self.processes = processes or Processes()
+        shares = self.processes.count * accumulate
+        if accumulate < 1 or config.batch % shares:
+            raise BadInput(
+                f"a batch of {config.batch} does not go into {self.processes.count} processes of {accumulate} parts: "
+                "choose numbers that divide it"
+            )
+        self.optimizer = Optimizer(config.optimizer, model.parameter_groups())
+        rng = np.random.default_rng([seed, self.processes.rank])
+        replayed = config.replay is not None and hasattr(model, "step")
+        self.segments: Segments = Replay(config.replay, footage, rng) if replayed else Windows(footage, rng)  # type: ignore
+        torch.manual_seed(seed + 1_000_003 * self.processes.rank)
+        self.update = 0
+        self._part, self._accumulate = config.batch // shares, accumulate
+        self._half = half
+
+    def step(self) -> Update:
+        """One gradient update."""
+        self.model.train()
+        self.segments.watch(self.model)
+        weights = {name: weight(self.update) for name, weight in self.config.weights.items()}
+        found = Update()
+        for _ in range(self._accumulate):
+            clip, state = self.segments.sample(self.model, self._part, self.config.segment)
+            with torch.autocast(clip.frames.device.type, torch.bfloat16, enabled=self._half):
+                output = self.model(clip, state, self.update)
+            loss = total(output.losses, weights)
+            self._check_finite(output.losses)
+            (loss / self._accumulate).backward()
+            self._note(found, output)
+        average_gradients([p for group in self.optimizer.parameters.values() for p in group], self.processes)
+        try:
+            found.norms = self.optimizer.step(self.update)
+        except RuntimeError as error:
+            if "non-finite" not in str(error):
+                raise
+            raise self._not_finite("a gradient is not finite") from None
+        self.update += 1
+        return found
+
+    def _note(self, found: Update, output: Output) -> None:
+        for name, loss in output.losses.items():
+            found.losses[name] = found.losses.get(name, 0.0) + loss.detach().mean().item() / self._accumulate
+        log_masks = output.log_masks.detach().float()
+        entropy = -(log_masks.exp() * log_masks).sum(dim=-3).mean() / np.log(max(log_masks.shape[-3], 2))
+        area = log_masks.exp().mean(dim=(-2, -1)).mean(dim=1)
+        found.entropy += entropy.item() / self._accumulate
+        found.largest_slot += area.max(dim=-1).values.mean().item() / self._accumulate
+
+    def _check_finite(self, losses: Mapping[str, Tensor]) -> None:
+        wrong = [name for name, loss in losses.items() if not torch.isfinite(loss).all()]
+        if wrong:
+            raise self._not_finite(f"the loss {' and '.join(map(repr, wrong))} is not finite")
+
+    def _not_finite(self, what: str) -> NotFinite:
+        """Which parameters are to blame, as far as can be told: they are what they were before this update."""
+
+        def named(broken: Any) -> list[str]:
+            return [name for name, p in self.model.named_parameters() if broken(p)]
+
+        values = named(lambda p: not torch.isfinite(p).all())
+        gradients = named(lambda p: p.grad is not None and not torch.isfinite(p.grad).all())
+        sizes = sorted(self.model.named_parameters(), key=lambda pair: -pair[1].detach().abs().max().item())
+        blame = (
+            f"not finite are the parameters {_some(values)}"
+            if values
+            else f"not finite are the gradients of {_some(gradients)}"
+            if gradients
+            else f"all parameters are finite; the largest are {_some([name for name, _ in sizes[:3]])}"
+        )
+        return NotFinite(f"at update {self.update} {what}; {blame}")
+
+    # ---- put away and taken up -------------------------------------------------------------------------------------
+
+    def remember(self) -> Memory:
+        """All tensors under names of their own, and the facts beside them. Each process has its own."""
+        tensors, facts = self.segments.remember()
+        stored = {f"segments/{name}": tensor for name, tensor in tensors.items()}
+        stored |= {f"model/{name}": tensor for name, tensor in self.model.state_dict().items()}
+        for number, moments in self.optimizer.adam.state_dict()["state"].items():
+            stored |= {f"optimizer/{number}/{name}": tensor for name, tensor in moments.items()}
+        stored["random/cpu"] = torch.get_rng_state()
+        if torch.cuda.is_available():
+            stored["random/cuda"] = torch.cuda.get_rng_state()
+        return stored, {"update": self.update, "segments": facts}
+
+    def recall(self, memory: Memory) -> None:
+        tensors, facts = memory
+        parts: dict[str, dict[str, Tensor]] = {"segments": {}, "model": {}, "optimizer": {}, "random": {}}
+        for name, tensor in tensors.items():
+            part, _, rest = name.partition("/")
+            parts[part][rest] = tensor
+        self.model.load_state_dict(parts["model"])
+        moments: dict[int, dict[str, Tensor]] = {}
+        for name, tensor in parts["optimizer"].items():
+            number, _, key = name.partition("/")
+            moments.setdefault(int(number), {})[key] = tensor
+        groups = self.optimizer.adam.state_dict()["param_groups"]
+        self.optimizer.adam.load_state_dict({"state": moments, "param_groups": groups})
+        self.segments.recall((parts["segments"], facts["segments"]))
+        torch.set_rng_state(parts["random"]["cpu"])
+        if "cuda" in parts["random"] and torch.cuda.is_available():
+            torch.cuda.set_rng_state(parts["random"]["cuda"])
+        self.update = facts["update"]
+
+
+def _some(names: list[str]) -> str:
+    return ", ".join(names[:3]) + (f" and {len(names) - 3} more" if len(names) > 3 else "")
+
+
+def collapse(update: Update) -> str | None:
+    """In words, whether the masks have stopped saying anything."""
+    if update.entropy > 0.95:
+        return "the masks are nearly uniform: every slot takes a share of every pixel"
+    if update.largest_slot > 0.98:
+        return "one slot takes nearly all pixels"
+    return None
+
+
+def parameters_of(model: nn.Module) -> int:
+    return sum(p.numel() for p in model.parameters())

@@ -1,0 +1,169 @@
+"""Training from replayed video segments (paper, appendix).
+
+Several videos are watched side by side, a few frames before each update, with the encoder only. For each frame the
+state before it is stored, with a reference to the frame (never its pixels) and whether a video begins there. A segment
+starts from the state stored for its first frame; slots are fresh only where a video begins. So the model learns to go
+on from slots as they are in the middle of long videos, from short segments.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, fields, replace
+from itertools import pairwise
+from typing import Any
+
+import numpy as np
+import torch
+from jaxtyping import Bool, Int
+from torch import Tensor
+
+from vonet.errors import BadInput
+from vonet.interface import Clip, State, StreamingModel
+from vonet.training.segments import Footage, Memory, random_state, set_random_state
+
+
+@dataclass(frozen=True, kw_only=True)
+class ReplayConfig:
+    """Segments start from stored slot states (paper, "Training from replayed video segments")."""
+
+    videos: int = 16
+    """Watched in parallel."""
+    length: int = 10_000
+    """Frames remembered of each of them."""
+    frames_per_update: int = 2
+    """Watched, of each video, before every update."""
+    frames_before_first_update: int = 50_000
+    """Watched in all, before the first update."""
+
+
+class Replay:
+    """All watched videos advance together, so one count of frames serves all; memory is a ring over time."""
+
+    def __init__(self, config: ReplayConfig, footage: Footage, rng: np.random.Generator):
+        self.config, self._footage, self._rng = config, footage, rng
+        watched, length = config.videos, config.length
+        self.watched_frames = 0
+        self._to_watch: list[int] = []
+        self._video = np.zeros(watched, np.int64)
+        self._next = np.zeros(watched, np.int64)
+        self._ended = np.ones(watched, bool)
+        self._state: dict[str, Tensor] = {}
+        self._videos = np.zeros((watched, length), np.int32)
+        self._frames = np.zeros((watched, length), np.int32)
+        self._begins = np.zeros((watched, length), bool)
+        self._states: dict[str, Tensor] = {}
+
+    @property
+    def seconds_reading(self) -> float:
+        return self._footage.seconds
+
+    # ---- watching --------------------------------------------------------------------------------------------------
+
+    @torch.no_grad()
+    def watch(self, model: StreamingModel[Any]) -> None:
+        frames = self.config.frames_per_update
+        if self.watched_frames == 0:
+            frames = max(frames, self.config.frames_before_first_update // self.config.videos)
+        for _ in range(frames):
+            self._watch_frame(model)
+
+    def _watch_frame(self, model: StreamingModel[Any]) -> None:
+        begins = self._ended.copy()
+        for watcher in np.flatnonzero(begins):
+            self._video[watcher], self._next[watcher] = self._next_video(), 0
+        state = model.initial_state(self.config.videos)
+        if self._state:
+            state = replace(state, **self._where_not(begins, state))
+        self._store(state, begins)
+        ranges = [(v, t, t + 1) for v, t in zip(self._video.tolist(), self._next.tolist(), strict=True)]
+        _, after = model.step(self._footage.to_model(self._footage.read(ranges)), state)
+        self._state = _remembered(after)
+        self._next += 1
+        self._ended = self._next >= self._footage.lengths[self._video]
+        self.watched_frames += 1
+
+    def _next_video(self) -> int:
+        """All videos in random order, then all in another."""
+        if not self._to_watch:
+            self._to_watch = self._rng.permutation(len(self._footage)).tolist()
+        return self._to_watch.pop()
+
+    def _where_not(self, begins: Bool[np.ndarray, " W"], fresh: State) -> dict[str, Tensor]:
+        """The state as it goes on, with fresh rows where a video begins."""
+        chosen = torch.from_numpy(begins)
+        rows = {}
+        for name, kept in self._state.items():
+            new = getattr(fresh, name)
+            rows[name] = torch.where(chosen.to(kept.device).view(-1, *[1] * (kept.ndim - 1)), new, kept)
+        return rows
+
+    def _store(self, state: State, begins: Bool[np.ndarray, " W"]) -> None:
+        at = self.watched_frames % self.config.length
+        self._videos[:, at], self._frames[:, at], self._begins[:, at] = self._video, self._next, begins
+        for name, tensor in _remembered(state).items():
+            if name not in self._states:
+                shape = (tensor.shape[0], self.config.length, *tensor.shape[1:])
+                self._states[name] = torch.zeros(shape, dtype=tensor.dtype)
+            self._states[name][:, at] = tensor.cpu()
+
+    # ---- sampling --------------------------------------------------------------------------------------------------
+
+    def sample(self, model: StreamingModel[Any], batch: int, length: int) -> tuple[Clip, State]:
+        filled = min(self.watched_frames, self.config.length)
+        if filled < length:
+            raise BadInput(f"{filled} frames are remembered, fewer than the {length} of a segment: watch more at first")
+        watchers = self._rng.integers(0, self.config.videos, batch)
+        starts = self.watched_frames - filled + self._rng.integers(0, filled - length + 1, batch)
+        at = (starts[:, None] + np.arange(length)) % self.config.length
+        rows = watchers[:, None]
+        frames = self._footage.read(_ranges(self._videos[rows, at], self._frames[rows, at], self._begins[rows, at]))
+        pixels = self._footage.to_model(frames).unflatten(0, (batch, length))
+        fresh = model.initial_state(batch)
+        stored = {name: kept[watchers, at[:, 0]].to(pixels.device) for name, kept in self._states.items()}
+        is_first = torch.from_numpy(self._begins[rows, at]).to(pixels.device)
+        return Clip(pixels, is_first), replace(fresh, **stored)
+
+    # ---- put away and taken up -------------------------------------------------------------------------------------
+
+    def remember(self) -> Memory:
+        arrays = {name: torch.from_numpy(getattr(self, name)) for name in _ARRAYS}
+        tensors = {
+            **arrays,
+            **{f"state.{name}": tensor for name, tensor in self._state.items()},
+            **{f"states.{name}": tensor for name, tensor in self._states.items()},
+        }
+        facts = {"watched_frames": self.watched_frames, "to_watch": self._to_watch, "random": random_state(self._rng)}
+        return tensors, facts
+
+    def recall(self, memory: Memory) -> None:
+        tensors, facts = memory
+        for name in _ARRAYS:
+            getattr(self, name)[:] = tensors[name].numpy()
+        self._state = _below("state.", tensors)
+        self._states = _below("states.", tensors)
+        self.watched_frames, self._to_watch = facts["watched_frames"], list(facts["to_watch"])
+        set_random_state(self._rng, facts["random"])
+
+
+_ARRAYS = ("_video", "_next", "_ended", "_videos", "_frames", "_begins")
+
+
+def _below(prefix: str, tensors: dict[str, Tensor]) -> dict[str, Tensor]:
+    return {name.removeprefix(prefix): tensor for name, tensor in tensors.items() if name.startswith(prefix)}
+
+
+def _remembered(state: State) -> dict[str, Tensor]:
+    """The tensors of a state that must be kept; noise is drawn anew wherever it is needed."""
+    return {f.name: getattr(state, f.name).detach() for f in fields(state) if f.name not in state.drawn}  # type: ignore
+
+
+def _ranges(
+    videos: Int[np.ndarray, "B S"], frames: Int[np.ndarray, "B S"], begins: Bool[np.ndarray, "B S"]
+) -> list[tuple[int, int, int]]:
+    """Which frames of which videos to read: a segment is one range, or more where videos begin in it."""
+    found = []
+    for video, frame, begin in zip(videos.tolist(), frames.tolist(), begins.tolist(), strict=True):
+        cuts = [0, *(i for i in range(1, len(begin)) if begin[i]), len(begin)]
+        for start, stop in pairwise(cuts):
+            found.append((video[start], frame[start], frame[start] + stop - start))
+    return found

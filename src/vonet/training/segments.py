@@ -1,0 +1,110 @@
+"""Where the segments of an update come from: random windows of videos, each begun with fresh slots.
+
+`Replay` (replay.py) is the other source. Both draw from their own random numbers, read only the frames they need, and
+can be put away and taken up again (`remember`, `recall`) without a trace.
+"""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Sequence
+from typing import Any, Protocol
+
+import numpy as np
+import torch
+from jaxtyping import Float, UInt8
+from torch import Tensor
+
+from vonet.data.video import Video
+from vonet.errors import BadInput
+from vonet.interface import Clip, State, StreamingModel
+
+Memory = tuple[dict[str, Tensor], dict[str, Any]]
+"""What a source remembers: tensors, and facts that are JSON."""
+
+
+class Segments(Protocol):
+    """A source of segments. `seconds_reading` counts the time that was spent on getting frames."""
+
+    seconds_reading: float
+
+    def watch(self, model: StreamingModel[Any]) -> None:
+        """What is to be done before each update."""
+
+    def sample(self, model: StreamingModel[Any], batch: int, length: int) -> tuple[Clip, State]:
+        """So many segments of so many frames, and the states they start from."""
+
+    def remember(self) -> Memory: ...
+
+    def recall(self, memory: Memory) -> None: ...
+
+
+class Footage:
+    """The frames of a set of videos, by video and range."""
+
+    def __init__(self, videos: Sequence[Video], size: tuple[int, int], device: torch.device | str = "cpu"):
+        if not len(videos):
+            raise BadInput("there is no video to learn from")
+        self.lengths = np.array([len(videos[i]) for i in range(len(videos))])
+        for i in range(len(videos)):
+            if videos[i].size != size:
+                h, w = videos[i].size
+                raise BadInput(
+                    f"{videos[i].name} has frames of {h}x{w} pixels and the model takes {size[0]}x{size[1]}: "
+                    f"use vonet prepare with --size {size[0]} {size[1]}"
+                )
+        self._videos, self._device = videos, device
+        self.seconds = 0.0
+
+    def __len__(self) -> int:
+        return len(self._videos)
+
+    def read(self, ranges: Sequence[tuple[int, int, int]]) -> UInt8[np.ndarray, "frames H W 3"]:
+        """The frames of several ranges (video, start, stop), one after the other."""
+        begin = time.perf_counter()
+        frames = np.concatenate([self._videos[video].read(start, stop) for video, start, stop in ranges])
+        self.seconds += time.perf_counter() - begin
+        return frames
+
+    def to_model(self, frames: UInt8[np.ndarray, "frames H W 3"]) -> Float[Tensor, "frames 3 H W"]:
+        pixels = torch.from_numpy(frames).to(self._device, non_blocking=True)
+        return pixels.permute(0, 3, 1, 2).float().div_(255)
+
+
+def random_state(rng: np.random.Generator) -> str:
+    return json.dumps(rng.bit_generator.state)
+
+
+def set_random_state(rng: np.random.Generator, state: str) -> None:
+    rng.bit_generator.state = json.loads(state)
+
+
+class Windows:
+    """Random windows, each begun with fresh slots: for models without a state, and the paper's wo-Replay."""
+
+    def __init__(self, footage: Footage, rng: np.random.Generator):
+        self._footage, self._rng = footage, rng
+
+    @property
+    def seconds_reading(self) -> float:
+        return self._footage.seconds
+
+    def watch(self, model: StreamingModel[Any]) -> None:
+        pass
+
+    def sample(self, model: StreamingModel[Any], batch: int, length: int) -> tuple[Clip, State]:
+        long_enough = np.flatnonzero(self._footage.lengths >= length)
+        if not len(long_enough):
+            longest = self._footage.lengths.max()
+            raise BadInput(f"no video has the {length} frames of a segment; the longest has {longest}")
+        videos = self._rng.choice(long_enough, batch)
+        starts = self._rng.integers(0, self._footage.lengths[videos] - length + 1)
+        frames = self._footage.read([(v, s, s + length) for v, s in zip(videos.tolist(), starts.tolist(), strict=True)])
+        return Clip(self._footage.to_model(frames).unflatten(0, (batch, length))), model.initial_state(batch)
+
+    def remember(self) -> Memory:
+        return {}, {"random": random_state(self._rng)}
+
+    def recall(self, memory: Memory) -> None:
+        set_random_state(self._rng, memory[1]["random"])
