@@ -5,7 +5,6 @@ from __future__ import annotations
 import argparse
 import io
 import json
-import os
 import sys
 import tempfile
 from pathlib import Path
@@ -216,7 +215,7 @@ def _prepare(arguments: argparse.Namespace) -> None:
 def _train(arguments: argparse.Namespace) -> None:
     from vonet import experiments
     from vonet.experiments.overrides import overridden
-    from vonet.train import TrainOptions, train
+    from vonet.train import TrainOptions, restarted, train
 
     experiment = overridden(experiments.get(arguments.experiment), arguments.set)
     options = TrainOptions(
@@ -231,12 +230,7 @@ def _train(arguments: argparse.Namespace) -> None:
         tensorboard=arguments.tensorboard,
     )
     out = arguments.out or Path("runs") / experiment.name
-    train(experiment, arguments.data, out, options, resume=arguments.resume or _restarted())
-
-
-def _restarted() -> bool:
-    """Whether torchrun has started this process again after one died."""
-    return int(os.environ.get("TORCHELASTIC_RESTART_COUNT", "0")) > 0
+    train(experiment, arguments.data, out, options, arguments.resume or restarted(out))
 
 
 def _list(arguments: argparse.Namespace) -> None:
@@ -253,7 +247,7 @@ def _list(arguments: argparse.Namespace) -> None:
 
 
 def _evaluate(arguments: argparse.Namespace) -> None:
-    from vonet.evaluate import evaluate
+    from vonet.evaluate import evaluate, file_name
 
     report = evaluate(
         arguments.weights,
@@ -269,8 +263,9 @@ def _evaluate(arguments: argparse.Namespace) -> None:
     if report is None:  # another process of torchrun reports
         return
     beside = arguments.weights if arguments.weights.is_dir() else arguments.weights.parent
-    name = f"{arguments.data.resolve().name}-{arguments.split}-{arguments.protocol}"
-    written = report.write(arguments.out or beside / "evaluation", name)
+    written = report.write(arguments.out or beside / "evaluation", file_name(report))
+    for problem in report.about["problems"]:
+        print(f"vonet: problem: {problem}", file=sys.stderr)
     if arguments.json:
         print(json.dumps(report.as_json(), indent=2))
         return

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from datetime import timedelta
 from pathlib import Path
 
 import torch
@@ -41,10 +42,10 @@ def evaluate(
         raise BadInput(f"{videos} videos were asked for; at least 1 is needed")
     keep_freed_memory()
     model, experiment = weights.load(path)
-    chosen = vonet.data.open(data, split=split)[:videos]
-    device = "cuda" if torch.cuda.is_available() else "cpu"
-    model.to(device)
-    with _processes() as first:
+    everything = vonet.data.open(data, split=split)
+    chosen = everything[:videos]
+    with _processes() as (first, device):
+        model.to(device)
         with torch.inference_mode():
             look, _ = model.step(torch.zeros(1, 3, *model.size, device=device), model.initial_state(1, slots))
         number, h, w = look.log_masks.shape[-3:]
@@ -62,7 +63,9 @@ def evaluate(
         return None
     about = {
         "experiment": experiment.name,
-        "data": data.resolve().name,
+        "weights": str(path),
+        "data": str(data),
+        "layout": everything.layout,
         "split": split,
         "videos": len(chosen),
         "protocol": protocol,
@@ -70,20 +73,41 @@ def evaluate(
         "slots": number,
         "masks": how,
         "cells": [h, w],
+        "problems": everything.problems,
     }
-    return Report(about, [*mine, *others], experiment.paper if protocol == "vonet" else {})
+    as_the_paper = (
+        protocol == "vonet"
+        and split == "validation"
+        and experiment.dataset.replace("-", "_") in everything.layout
+        and (len(chosen), number, how) == (len(everything), model.slots, model.enlargement)
+    )
+    return Report(about, [*mine, *others], experiment.paper if as_the_paper else {})
+
+
+def file_name(report: Report) -> str:
+    """Says what was evaluated how, so that another evaluation does not overwrite it."""
+    about = report.about
+    parts = [part for part in Path(about["data"]).resolve().parts if any(c.isalpha() for c in part)][-2:]
+    return "-".join(
+        [
+            *parts,
+            *(str(about[key]) for key in ("split", "protocol", "masks")),
+            *(f"{about[key]}{key}" for key in ("videos", "slots", "seeds")),
+        ]
+    )
 
 
 @contextmanager
-def _processes() -> Iterator[bool]:
-    """Joins the other processes of torchrun, if there are any; gives whether this is the first."""
+def _processes() -> Iterator[tuple[bool, str]]:
+    """Joins the other processes of torchrun, if any; gives whether this is the first, and where to compute."""
     from torch import distributed
 
     several = int(os.environ.get("WORLD_SIZE", "1")) > 1
+    device = f"cuda:{os.environ.get('LOCAL_RANK', '0')}" if torch.cuda.is_available() else "cpu"
     if several:
-        distributed.init_process_group("gloo")
+        distributed.init_process_group("gloo", timeout=timedelta(days=1))
     try:
-        yield not several or distributed.get_rank() == 0
+        yield not several or distributed.get_rank() == 0, device
     finally:
         if several:
             distributed.destroy_process_group()

@@ -7,6 +7,7 @@ checkpoints/ is what `--resume` goes on from.
 from __future__ import annotations
 
 import hashlib
+import os
 import signal
 import sys
 import time
@@ -74,6 +75,11 @@ def train(experiment: Experiment, data: Path, out: Path, options: TrainOptions, 
     keep_freed_memory()
     with joined_processes() as processes, _stop_signals() as stop:
         Run(experiment, data, out, options, processes, resume).learn(stop)
+
+
+def restarted(out: Path) -> bool:
+    """Whether torchrun has started this process again after one died, and there is something to go on with."""
+    return int(os.environ.get("TORCHELASTIC_RESTART_COUNT", "0")) > 0 and checkpoint.latest(out) is not None
 
 
 class Run:

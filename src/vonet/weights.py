@@ -1,7 +1,8 @@
 """Models on disc: `model.safetensors`, which also says what the model is, and `config.json`, the same for people.
 
 The whole description of the experiment stands in the file's metadata, so one file is enough to build and fill the
-model again. It is read strictly: a part or option that this version does not know is refused, never guessed.
+model again. It is read strictly: a part or option that this version does not know is refused, never guessed; an option
+that the file does not have yet takes its default.
 """
 
 from __future__ import annotations
@@ -96,7 +97,7 @@ def _built(value: Any, parts: Mapping[str, type]) -> Any:
     if "part" not in value:
         return built
     part = parts[value["part"]]
-    options = {option.name for option in fields(part)}
-    if options != set(built):
-        raise BadInput(f"{value['part']} with other options: {', '.join(sorted(options ^ set(built)))}")
+    unknown = set(built) - {option.name for option in fields(part)}
+    if unknown:
+        raise BadInput(f"{value['part']} with the unknown options {', '.join(sorted(unknown))}")
     return part(**built)

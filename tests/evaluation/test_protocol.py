@@ -103,6 +103,47 @@ def test_pieces_give_the_scores_of_the_whole():
     assert whole.scores()["boundary_f"] == pytest.approx(metrics.boundary_f(true, predicted))
 
 
+def test_every_score_of_a_case_worked_by_hand():
+    """Two frames, two objects of four pixels; the second is cut in half, and its halves swap; a column is null."""
+    frame = np.array([[0, 0, 0, 0, 0], [0, 1, 1, 2, 2], [0, 1, 1, 2, 2], [0, 0, 0, 0, 0]])
+    true = np.stack([frame, frame])
+    first = np.array([[0, 9, 9, 9, 9], [0, 5, 5, 6, 7], [0, 5, 5, 6, 7], [0, 9, 9, 9, 9]])
+    predicted = np.stack([first, first])
+    predicted[1][predicted[1] == 5] = 8
+    scores = score(true, predicted)
+    # background: 24 pixels, 16 of slot 9 and 8 null; object 1: 4 + 4 in slots 5 and 8; object 2: 4 + 4 in 6 and 7
+    assert scores["miou"] == pytest.approx((16 / 24 + 4 / 8 + 4 / 8) / 3)
+    assert scores["image_miou"] == pytest.approx((8 / 12 + 1 + 1 / 2) / 3)
+    assert scores["mbo"] == pytest.approx(1 / 2)
+    assert scores["image_mbo"] == pytest.approx((1 + 1 / 2) / 2)
+    pairs = 16 * 15
+    together, alike, guessed = 4 * 12, 2 * 56, 4 * 12
+    chance = alike * guessed / pairs
+    assert scores["fg_ari"] == pytest.approx((together - chance) / ((alike + guessed) / 2 - chance))
+    together, alike, guessed = 12 + 2 + 2, 2 * 12, 12 + 2 + 2
+    chance = alike * guessed / 56
+    assert scores["image_fg_ari"] == pytest.approx((together - chance) / ((alike + guessed) / 2 - chance))
+    from sklearn.metrics import adjusted_rand_score
+
+    assert scores["ari"] == pytest.approx(adjusted_rand_score(true.ravel(), predicted.ravel()))
+    assert scores["image_ari"] == pytest.approx(adjusted_rand_score(true[0].ravel(), predicted[0].ravel()))
+    assert scores["whole_objects"] == 1
+    assert scores["slots_per_object"] == pytest.approx(2)
+    assert scores["identity_switches"] == pytest.approx(1 / 2)  # slot 5 to 8; object 2 is always a tie
+    assert scores["slots_used"] == 5
+    assert scores["null_share"] == pytest.approx(8 / 40)
+    assert scores["stability"] == pytest.approx((1 + 1 + 1 + 1) / 6)  # null, 6, 7 and 9 stay; 5 goes, 8 comes
+    assert scores["true_stability"] == 1
+    assert scores["boundary_f"] == pytest.approx(metrics.boundary_f(true, predicted))
+
+
+def test_scores_refuse_what_does_not_fit():
+    true = two_objects()
+    with pytest.raises(BadInput, match="they must be the same"):
+        score(true[:6], true)
+    assert score(torch.from_numpy(true), torch.from_numpy(true) + 1)["miou"] == 1
+
+
 def test_an_unknown_protocol_is_refused():
     with pytest.raises(BadInput, match="there is no protocol 'ours'; there are vonet, savi, steve, videosaur"):
         protocol.get("ours")

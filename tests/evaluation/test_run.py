@@ -20,7 +20,7 @@ from vonet.errors import BadInput
 from vonet.evaluation import metrics
 from vonet.evaluation.protocol import NULL, PROTOCOLS, SCORES
 from vonet.evaluation.report import Report
-from vonet.evaluation.run import Row, evaluate_model, evaluate_trivial, summary
+from vonet.evaluation.run import PERFECT, Row, evaluate_model, evaluate_trivial, summary
 from vonet.evaluation.trivial import TRIVIAL, _fitted, inertia
 from vonet.interface import State, StepOutput
 
@@ -36,7 +36,7 @@ def sprites():
 
 @pytest.fixture(scope="module")
 def model():
-    """Trained for a few updates, so that its masks are no longer all alike."""
+    """Untrained, with larger weights, so that its masks are not all alike."""
     experiment = experiments.get("vonet-sprites")
     made = experiment.build_model(seed=0)
     with torch.no_grad():
@@ -145,7 +145,7 @@ def test_no_batch_order_or_company_changes_a_score(model, sprites):
     assert len({tuple(s.values()) for s in one.values()}) == 5
     for batch, videos in ((2, sprites), (5, sprites), (8, sprites[::-1]), (3, sprites[1:4])):
         for name, found in scores(batch, videos).items():
-            assert found == pytest.approx(one[name], abs=2e-3), (batch, name)
+            assert found == pytest.approx(one[name], abs=1e-6), (batch, name)
 
 
 def test_a_video_that_ends_leaves_the_batch():
@@ -190,7 +190,7 @@ def test_memory_does_not_grow_with_the_video():
     import tracemalloc
 
     peaks = []
-    for length in (60, 600):
+    for length in (100, 500):
         video = LongVideo(coloured_video(frames=10), length)
         tracemalloc.start()
         (row,) = evaluate_model(ColourModel(), (16, 20), [video], VONET, progress=False)
@@ -198,7 +198,7 @@ def test_memory_does_not_grow_with_the_video():
         tracemalloc.stop()
         assert row.scores["miou"] == 1
         assert video.largest <= 8
-    assert peaks[1] < peaks[0] + 1_500_000
+    assert peaks[1] < peaks[0] + 50_000
 
 
 def test_what_cannot_be_scored_is_refused(sprites):
@@ -222,10 +222,14 @@ def test_trivial_methods_are_what_they_say():
     assert (made["one segment"] == 1).all()
     assert set(np.unique(made["random"])) == {1, 2, 3, 4, 5}
     assert abs(metrics.ari(video.ids, made["random"])) < 0.01
-    assert set(np.unique(made["blocks"])) == {1, 2, 3, 4}  # five do not make a grid
+    assert set(np.unique(made["blocks"])) == {1, 2, 3, 4, 5}
     assert (made["blocks"] == made["blocks"][0]).all()
     assert metrics.fg_ari(video.ids, made["k-means"]) > 0.9  # colours and places tell these objects apart
     assert NULL not in made["k-means"]
+    apart = np.zeros((2, 8, 40, 3), np.uint8)
+    apart[:, 2:6, 2:6] = apart[:, 2:6, 34:38] = 255  # two objects of one colour: only their places tell them apart
+    found = TRIVIAL["k-means"](ArrayVideo("two", apart), 6, np.random.default_rng(0))(apart)
+    assert set(np.unique(found[:, 2:6, 2:6])).isdisjoint(np.unique(found[:, 2:6, 34:38]))
 
 
 def test_k_means_is_as_good_as_scikit_learns():
@@ -247,12 +251,56 @@ def test_the_ceiling_is_one_for_cells_like_pixels_and_less_for_fewer():
 
     def ceiling(cells, how):
         rows = evaluate_trivial(videos, VONET, 4, cells, how, progress=False)
-        assert {row.method for row in rows} == {*TRIVIAL, "ceiling"}
-        return summary(rows)["ceiling"]
+        assert {row.method for row in rows} == {*TRIVIAL, PERFECT}
+        return summary(rows)[PERFECT]
 
     assert ceiling((16, 20), "nearest")["miou"][0] == 1
     assert ceiling((16, 20), "nearest")["null_share"][0] == 0
-    assert 0.3 < ceiling((8, 10), "nearest")["miou"][0] < 1
+    nearest, bilinear = (ceiling((8, 10), how)["miou"][0] for how in ("nearest", "bilinear"))
+    assert 0.3 < nearest < 1
+    assert nearest != bilinear
+
+
+def test_perfect_masks_keep_their_names_when_objects_come_late():
+    video = coloured_video(frames=20)
+    ids = video.ids.copy()
+    ids[:10][ids[:10] == 1] = 0  # the first object comes in the second half
+    rows = evaluate_trivial([ArrayVideo("late", video.frames, ids)], VONET, 4, (16, 20), "nearest", progress=False)
+    assert summary(rows)[PERFECT]["fg_ari"][0] == 1
+
+
+def test_long_videos_count_no_more_than_short_ones():
+    videos = [coloured_video("short", 6), coloured_video("long", 24, seed=1)]
+    rows = evaluate_model(ColourModel(), (16, 20), videos, PROTOCOLS["steve"], progress=False)
+    assert [row.start for row in rows] == [0, 0, 6, 12, 18]
+    changed = [Row(**{**vars(row), "scores": dict.fromkeys(SCORES, float(row.video == "short"))}) for row in rows]
+    assert summary(changed)["model"]["miou"][0] == 0.5
+
+
+def test_weights_that_are_not_numbers_are_refused():
+    broken = ColourModel()
+    broken.scale.data.fill_(torch.nan)
+    with pytest.raises(BadInput, match="the masks of frame 0 of v are not numbers"):
+        evaluate_model(broken, (16, 20), [coloured_video()], VONET, progress=False)
+
+
+def test_slots_and_enlargement_can_be_chosen(model, sprites):
+    def scores(**options):
+        return evaluate_model(model, model.size, sprites[:2], VONET, progress=False, **options)
+
+    assert all(row.scores["slots_used"] <= 2 for row in scores(slots=2))
+    assert any(row.scores["slots_used"] > 2 for row in scores())
+    own, bilinear, nearest = (scores(enlargement=how) for how in (None, "bilinear", "nearest"))
+    assert [row.scores for row in own] == [row.scores for row in bilinear]
+    assert [row.scores for row in own] != [row.scores for row in nearest]
+
+
+def test_windows_begin_with_noise_of_their_own(model):
+    """A still video looks the same in each window, but the slots do not start the same."""
+    pixels, ids = sprite_videos(1, frames=1)
+    still = ArrayVideo("still", np.repeat(pixels[0], 12, axis=0), np.repeat(ids[0], 12, axis=0))
+    first, second = evaluate_model(model, model.size, [still], PROTOCOLS["steve"], progress=False)
+    assert first.scores != second.scores
 
 
 # Reports
@@ -268,23 +316,21 @@ def rows_with(model, rival):
 
 
 def test_the_verdict_says_who_is_better():
-    assert (
-        "it beats every trivial method: 10.0 points in FG-ARI ahead of k-means and 30.0 points in mIoU"
-        in Report({}, rows_with((0.5, 0.5), (0.4, 0.1)), {}).verdict()
-    )
-    assert (
-        "it has learned nothing: 10.0 points in FG-ARI behind k-means and 10.0 points in mIoU behind one"
-        in Report({}, rows_with((0.3, 0.1), (0.4, 0.1)), {}).verdict()
-    )
-    assert (
-        "it does not beat the trivial methods: 10.0 points in FG-ARI behind k-means, though"
-        in Report({}, rows_with((0.3, 0.5), (0.4, 0.1)), {}).verdict()
-    )
+    better = Report({}, rows_with((0.5, 0.5), (0.4, 0.1)), {}).verdict()
+    assert "it beats every trivial method: 10.0 points in FG-ARI ahead of k-means and 30.0 points in mIoU" in better
+    for scores in ((0.3, 0.1), (0.3, 0.5)):
+        verdict = Report({}, rows_with(scores, (0.4, 0.1)), {}).verdict()
+        assert (
+            "it has learned nothing that trivial methods do not know: 10.0 points in FG-ARI behind k-means" in verdict
+        )
+    level = Report({}, rows_with((0.4, 0.5), (0.4, 0.1)), {}).verdict()
+    assert "learned nothing" in level
+    assert "0.0 points in FG-ARI level with k-means" in level
 
 
 def test_the_paper_stands_beside_ours():
     table = Report({}, rows_with((0.5, 0.5), (0.4, 0.1)), {"fg_ari": 91.0, "miou": 60.5}).table()
-    head, _, first, second, *_ = table.splitlines()
+    _, head, _, first, second, *_ = table.splitlines()
     assert head.split() == ["model", "paper", "one", "segment", "k-means"]
     assert first.split() == ["FG-ARI", "50.0", "91.0", "0.0", "40.0"]
     assert second.split() == ["mIoU", "50.0", "60.5", "20.0", "10.0"]
@@ -331,6 +377,9 @@ def test_weights_that_do_not_fit_are_refused(tmp_path, model):
     save_file({"x": torch.zeros(1)}, file, metadata={"vonet": text})
     with pytest.raises(BadInput, match="do not fit the model"):
         weights.load(tmp_path)
+    older = json.loads(text)
+    del older["cost"], older["model"]["enlargement"]  # an older version did not have these: the defaults serve
+    assert weights._read_experiment(json.dumps(older), tmp_path).model.enlargement == "nearest"
     for old, new in (('"slots": 5', '"slotz": 5'), ("UNetConfig", "VNetConfig"), ("{", "")):
         save_file({"x": torch.zeros(1)}, file, metadata={"vonet": text.replace(old, new)})
         with pytest.raises(BadInput, match="cannot be read"):
@@ -362,15 +411,17 @@ def test_the_command_and_its_files(prepared):
     said = json.loads(done.stdout)
     assert set(SCORES) <= set(said)
     assert set(said["trivial"]) == set(TRIVIAL)
+    assert said["paper"] == {}
     for scores in (*said["trivial"].values(), said["ceiling"], said["std"]):
         assert set(scores) == set(SCORES)
     assert (said["videos"], said["protocol"], said["masks"], said["seeds"]) == (5, "vonet", "bilinear", 2)
     assert "learned nothing" in said["verdict"]
-    written = json.loads((prepared / "run/evaluation/world-validation-vonet.json").read_text())
+    (path,) = (prepared / "run/evaluation").glob("*world-validation-vonet-bilinear-5videos-5slots-2seeds.json")
+    written = json.loads(path.read_text())
     model_rows = [row for row in written["rows"] if row["method"] == "model"]
     assert len(model_rows) == 10
     assert said["fg_ari"] == pytest.approx(np.mean([row["scores"]["fg_ari"] for row in model_rows]))
-    with (prepared / "run/evaluation/world-validation-vonet.csv").open() as file:
+    with path.with_suffix(".csv").open() as file:
         lines = list(csv.DictReader(file))
     assert len(lines) == 10 + 5 * 5
     assert float(lines[0]["miou"]) == model_rows[0]["scores"]["miou"]
@@ -384,13 +435,52 @@ def test_two_processes_score_as_one(prepared):
     assert together.returncode == 0, together.stderr
     one, two = (json.loads(done.stdout) for done in (alone, together))
     assert one["trivial"] == two["trivial"]
-    assert {k: one[k] for k in SCORES} == pytest.approx({k: two[k] for k in SCORES}, abs=2e-3)
-    videos = [
-        json.loads((prepared / f / "world-validation-vonet.json").read_text())["rows"] for f in ("alone", "together")
+    assert {k: one[k] for k in SCORES} == pytest.approx({k: two[k] for k in SCORES}, abs=1e-6)
+    assert one["std"]["miou"] is None
+    order = []
+    for folder in ("alone", "together"):
+        (path,) = (prepared / folder).glob("*.json")
+        rows = json.loads(path.read_text())["rows"]
+        order.append([row["video"] for row in rows if row["method"] == "model"])
+    assert order[0] == order[1]
+
+
+def test_options_reach_the_model_and_the_result(prepared):
+    done = run(prepared, "run", "world", "--json", "--out", "chosen", "--slots", 2, "--masks", "nearest", "--videos", 1)
+    said = json.loads(done.stdout)
+    assert (said["slots"], said["masks"], said["videos"]) == (2, "nearest", 1)
+    assert said["slots_used"] <= 2
+    assert said["trivial"]["random"]["slots_used"] == 2
+    assert [path.name for path in (prepared / "chosen").glob("*nearest-1videos-2slots-1seeds.csv")]
+
+
+def test_the_papers_scores_stand_only_beside_its_own_experiment(tmp_path):
+    """On MOVi-A's validation split, as the paper does it: there. With other slots, or on another split: not."""
+    from tests.data import layouts
+    from tests.reduced import reduced_experiment
+    from vonet.evaluate import evaluate
+
+    made = reduced_experiment(experiments.get("vonet-movi-a"))
+    weights.save(tmp_path / "run", made.build_model(seed=0), made)
+    for split in ("train", "validation"):
+        layouts.write_shards(tmp_path / "movi", [layouts.movi(frames=2, height=32, width=32)[0]], 1, split=split)
+    reports = [
+        evaluate(tmp_path / "run", tmp_path / "movi", progress=False, **options)
+        for options in ({}, {"slots": 2}, {"split": "train"}, {"protocol": "savi"}, {"masks": "bilinear"})
     ]
-    assert [(r["method"], r["video"]) for r in videos[0] if r["method"] == "model"] == [
-        (r["method"], r["video"]) for r in videos[1] if r["method"] == "model"
-    ]
+    assert [bool(report.paper) for report in reports] == [True, False, False, False, False]
+    assert reports[0].as_json()["paper"] == {"fg_ari": 0.91, "miou": 0.605}
+
+
+def test_videos_that_cannot_be_read_are_said(prepared, tmp_path):
+    import shutil
+
+    shutil.copytree(prepared / "world", tmp_path / "world")
+    (tmp_path / "world/validation/000002.npz").write_bytes(b"cut")
+    done = run(tmp_path, prepared / "run", tmp_path / "world", "--json", "--out", tmp_path / "out")
+    assert "vonet: problem:" in done.stderr
+    assert "000002.npz" in json.loads(done.stdout)["problems"][0]
+    assert json.loads(done.stdout)["videos"] == 4
 
 
 def test_mistakes_get_a_sentence(prepared):

@@ -2,7 +2,6 @@
 
 Ids are names, nothing more: which number a segment has never matters, except that 0 is the background among the true
 ids. `T H W` maps are one clustering of all pixels of a video, so an object whose segment changes its id is punished.
-Any other common shape is one clustering too.
 
 Everything that compares regions is computed from one table, how many pixels of each frame have which true and which
 predicted id (`Confusion`). All counts are exact integers: sums of squares over a video exceed what float32 can count.
@@ -10,8 +9,9 @@ predicted id (`Confusion`). All counts are exact integers: sums of squares over 
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from itertools import pairwise
 from typing import Any
 
@@ -22,7 +22,7 @@ from scipy.optimize import linear_sum_assignment
 from vonet.errors import BadInput
 
 BACKGROUND = 0
-LARGEST_CODE = 1 << 16
+LARGEST_TABLE, LARGEST_LOOKED_UP = 1 << 20, 1 << 16
 
 
 @dataclass(frozen=True)
@@ -60,8 +60,8 @@ class Confusion:
         )
 
 
-def confusion(true_ids: Any, predicted_ids: Any) -> Confusion:
-    """One pass over the pixels. `T H W` gives a table for each frame, any other shape a single one."""
+def pair(true_ids: Any, predicted_ids: Any) -> tuple[Integer[np.ndarray, "T H W"], Integer[np.ndarray, "T H W"]]:
+    """Both maps as integers, `T H W`; one frame may come as `H W`, and a last dimension of one channel is dropped."""
     true, predicted = _ids(true_ids, "true ids"), _ids(predicted_ids, "predicted ids")
     if true.shape != predicted.shape:
         raise BadInput(
@@ -70,31 +70,49 @@ def confusion(true_ids: Any, predicted_ids: Any) -> Confusion:
         )
     if not true.size:
         raise BadInput(f"the ids have the shape {true.shape}, which holds no pixel")
-    frames = len(true) if true.ndim == 3 else 1
+    return true, predicted
+
+
+def confusion(true_ids: Any, predicted_ids: Any) -> Confusion:
+    """One pass over the pixels."""
+    true, predicted = pair(true_ids, predicted_ids)
+    frames = len(true)
     true, true_names = _codes(true.reshape(frames, -1))
     predicted, predicted_names = _codes(predicted.reshape(frames, -1))
     n, m = len(true_names), len(predicted_names)
+    if n * m > LARGEST_TABLE:
+        raise BadInput(f"{n} true and {m} predicted ids were given; are these ids of segments?")
     codes = true * np.int32(m) + predicted
     counts = np.stack([np.bincount(frame, minlength=n * m) for frame in codes]).reshape(frames, n, m)
     rows, columns = counts.any(axis=(0, 2)), counts.any(axis=(0, 1))
     return Confusion(true_names[rows], predicted_names[columns], counts[:, rows][:, :, columns].astype(np.int64))
 
 
-def joined(parts: Sequence[Confusion]) -> Confusion:
-    """The table of a video from those of its consecutive pieces."""
+def added(parts: Sequence[Confusion]) -> Confusion:
+    """The table of a whole video, as of one frame, from those of its pieces."""
     true = np.unique(np.concatenate([part.true for part in parts]))
     predicted = np.unique(np.concatenate([part.predicted for part in parts]))
-    counts = np.zeros((sum(len(part.counts) for part in parts), len(true), len(predicted)), np.int64)
-    start = 0
+    counts = np.zeros((1, len(true), len(predicted)), np.int64)
     for part in parts:
         rows, columns = np.searchsorted(true, part.true), np.searchsorted(predicted, part.predicted)
-        counts[start : start + len(part.counts), rows[:, None], columns] = part.counts
-        start += len(part.counts)
+        counts[0, rows[:, None], columns] += part.total
     return Confusion(true, predicted, counts)
 
 
-def _ids(given: Any, what: str) -> Integer[np.ndarray, ...]:
-    ids = np.asarray(given.detach().cpu() if hasattr(given, "detach") else given)
+def _ids(given: Any, what: str) -> Integer[np.ndarray, "T H W"]:
+    if hasattr(given, "detach"):
+        given = given.detach().cpu()
+        given = given.float() if given.is_floating_point() else given
+    try:
+        ids = np.asarray(given)
+    except (ValueError, TypeError):
+        raise BadInput(f"the {what} are no array of numbers") from None
+    if isinstance(given, np.ma.MaskedArray):
+        raise BadInput(f"the {what} are a masked array; give an id to every pixel")
+    ids = ids[..., 0] if ids.ndim == 4 and ids.shape[-1] == 1 else ids
+    ids = ids[None] if ids.ndim == 2 else ids
+    if ids.ndim != 3:
+        raise BadInput(f"the {what} have the shape {ids.shape}; expected T H W (one video), or H W (one frame)")
     if ids.dtype == bool:
         return ids.astype(np.uint8)
     if np.issubdtype(ids.dtype, np.integer):
@@ -112,9 +130,12 @@ def _codes(ids: Integer[np.ndarray, "T pixels"]) -> tuple[np.ndarray, np.ndarray
     low, high = int(ids.min()), int(ids.max())
     if low >= 0 and high < 256:
         return ids.astype(np.int32), np.arange(high + 1)
+    if low >= 0 and high < LARGEST_LOOKED_UP:
+        names = np.flatnonzero(np.bincount(ids.ravel(), minlength=high + 1))
+        places = np.zeros(high + 1, np.int32)
+        places[names] = np.arange(len(names), dtype=np.int32)
+        return places[ids], names
     names, codes = np.unique(ids, return_inverse=True)
-    if len(names) > LARGEST_CODE:
-        raise BadInput(f"{len(names)} different ids were given; are these ids of segments?")
     return codes.reshape(ids.shape).astype(np.int32), names
 
 
@@ -183,40 +204,84 @@ def mbo(true_ids: Any, predicted_ids: Any) -> float:
     return mbo_of(confusion(true_ids, predicted_ids))
 
 
-def per_image(metric: Callable[[Confusion], float], table: Confusion) -> float:
-    """The mean of a metric over the frames, each on its own: it does not mind segments that swap their ids in time."""
-    return float(np.mean([metric(table.frame(t)) for t in range(len(table.counts))]))
+def per_image(metric: Callable[[Confusion], float], table: Confusion) -> list[float]:
+    """A metric of each frame on its own: it does not mind segments that swap their ids in time."""
+    return [metric(table.frame(t)) for t in range(len(table.counts))]
+
+
+def image_ari(true_ids: Any, predicted_ids: Any) -> float:
+    """ARI of each frame on its own, averaged."""
+    return float(np.mean(per_image(ari_of, confusion(true_ids, predicted_ids))))
+
+
+def image_fg_ari(true_ids: Any, predicted_ids: Any) -> float:
+    """FG-ARI of each frame on its own, averaged; a frame without objects counts as 1."""
+    return float(np.mean(per_image(fg_ari_of, confusion(true_ids, predicted_ids))))
+
+
+def image_miou(true_ids: Any, predicted_ids: Any) -> float:
+    """mIoU of each frame on its own, averaged."""
+    return float(np.mean(per_image(miou_of, confusion(true_ids, predicted_ids))))
+
+
+def image_mbo(true_ids: Any, predicted_ids: Any) -> float:
+    """mBO of each frame on its own, averaged."""
+    return float(np.mean(per_image(mbo_of, confusion(true_ids, predicted_ids))))
 
 
 # What these hide
 
 
-def slots_per_object(table: Confusion) -> float:
+def slots_per_object(table: Confusion, null: int | None = None) -> float:
     """By how many predicted segments an object is shared: 1 if one holds it whole, n if n hold equal parts (the inverse
-    Simpson index of the shares, so slivers hardly count). The mean over objects."""
-    shares = table.total[table.is_object].astype(float)
+    Simpson index of the shares, so slivers hardly count). The mean over objects that a segment holds; null is none."""
+    shares = table.total[table.is_object][:, table.predicted != null].astype(float)
+    shares = shares[shares.any(axis=1)]
     if not len(shares):
         return 1.0
     shares /= shares.sum(axis=1, keepdims=True)
     return float((1 / (shares**2).sum(axis=1)).mean())
 
 
-def whole_objects(table: Confusion, at_least: float = 0.5) -> float:
-    """The share of objects that overlap with one predicted segment by half or more."""
-    overlap = overlaps(table.total)[table.is_object]
-    return float((overlap.max(axis=1) >= at_least).mean()) if len(overlap) else 1.0
+def whole_objects(table: Confusion, null: int | None = None, at_least: float = 0.5) -> float:
+    """The share of objects that overlap with one predicted segment, which is not null, by half or more."""
+    overlap = overlaps(table.total)[table.is_object][:, table.predicted != null]
+    return float((overlap.max(axis=1, initial=0) >= at_least).mean()) if len(overlap) else 1.0
 
 
-def identity_switches(table: Confusion) -> float:
-    """How often the segment that holds most of an object is another than in the frame before in which the object was
-    seen. The mean over objects."""
-    objects = np.flatnonzero(table.is_object)
-    switches = 0
-    for row in objects:
-        seen = table.counts[:, row].any(axis=1)
-        holders = table.counts[seen, row].argmax(axis=1)
-        switches += int((holders[1:] != holders[:-1]).sum())
-    return switches / len(objects) if len(objects) else 0.0
+@dataclass
+class Switches:
+    """Counts how often an object is held by another segment than before, frame by frame.
+
+    The holder is the segment, not null, with most of the object's pixels. Where several have as many, or none has any,
+    the frame is passed over: so names do not matter.
+    """
+
+    null: int | None = None
+    _holder: dict[int, int] = field(default_factory=dict)
+    _count: dict[int, int] = field(default_factory=dict)
+
+    def add(self, table: Confusion) -> None:
+        segments = np.flatnonzero(table.predicted != self.null)
+        for row in np.flatnonzero(table.is_object):
+            name = int(table.true[row])
+            self._count.setdefault(name, 0)
+            for counts in table.counts[:, row][:, segments]:
+                most = segments[counts == counts.max(initial=1)]
+                if len(most) == 1:
+                    holder = int(table.predicted[most[0]])
+                    self._count[name] += self._holder.get(name, holder) != holder
+                    self._holder[name] = holder
+
+    def per_object(self) -> float:
+        return sum(self._count.values()) / len(self._count) if self._count else 0.0
+
+
+def identity_switches(table: Confusion, null: int | None = None) -> float:
+    """How often the segment that holds most of an object changes. The mean over objects."""
+    switches = Switches(null)
+    switches.add(table)
+    return switches.per_object()
 
 
 def boundaries(ids: Integer[np.ndarray, "T H W"]) -> Bool[np.ndarray, "T H W"]:
@@ -242,8 +307,8 @@ def _near(found: Bool[np.ndarray, "T H W"], distance: int) -> Bool[np.ndarray, "
 
 def boundary_counts(true_ids: np.ndarray, predicted_ids: np.ndarray) -> Int64[np.ndarray, " 4"]:
     """Predicted boundary pixels near a true one, all predicted; true boundary pixels near a predicted one, all true.
-    Near is 0.8 % of the picture's diagonal, as for DAVIS, and at least one pixel."""
-    distance = max(1, round(0.008 * float(np.hypot(*true_ids.shape[1:]))))
+    Near is 0.8 % of the picture's diagonal, rounded up."""
+    distance = math.ceil(0.008 * math.hypot(*true_ids.shape[1:]))
     true, predicted = boundaries(true_ids), boundaries(predicted_ids)
     right, found = (predicted & _near(true, distance)).sum(), (true & _near(predicted, distance)).sum()
     return np.array([right, predicted.sum(), found, true.sum()], np.int64)
@@ -260,7 +325,7 @@ def boundary_f_of(counts: Int64[np.ndarray, " 4"]) -> float:
 
 def boundary_f(true_ids: Any, predicted_ids: Any) -> float:
     """Boundary F-score of `T H W` maps."""
-    return boundary_f_of(boundary_counts(_ids(true_ids, "true ids"), _ids(predicted_ids, "predicted ids")))
+    return boundary_f_of(boundary_counts(*pair(true_ids, predicted_ids)))
 
 
 def stability_counts(ids: Integer[np.ndarray, "T H W"]) -> tuple[float, int]:

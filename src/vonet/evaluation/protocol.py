@@ -5,7 +5,9 @@ docs/protocol.md has them as a table, with where each rule comes from.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from collections import defaultdict
+from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 from jaxtyping import Integer
@@ -59,6 +61,8 @@ SCORES: dict[str, str] = {
     "mbo": "mBO",
     "image_fg_ari": "image FG-ARI",
     "image_miou": "image mIoU",
+    "image_ari": "image ARI",
+    "image_mbo": "image mBO",
     "whole_objects": "objects whole",
     "slots_per_object": "slots per object",
     "identity_switches": "switches per object",
@@ -71,61 +75,78 @@ SCORES: dict[str, str] = {
 """What is reported, and what it is called in tables."""
 
 
-@dataclass
 class Scorer:
-    """Scores one video (or one window of it) from consecutive pieces of true and predicted ids, remembering only
-    counts."""
+    """Scores one video (or one window of it) from consecutive pieces of true and predicted ids. It remembers sums and
+    the last frame only, so a video may be of any length."""
 
-    protocol: Protocol
-    _tables: list[Confusion] = field(default_factory=list)
-    _boundary: np.ndarray = field(default_factory=lambda: np.zeros(4, np.int64))
-    _stability: dict[str, tuple[float, int]] = field(default_factory=dict)
-    _last: dict[str, np.ndarray] = field(default_factory=dict)
+    def __init__(self, protocol: Protocol):
+        self.protocol = protocol
+        self._total: Confusion | None = None
+        self._images: defaultdict[str, float] = defaultdict(float)
+        self._frames = 0
+        self._switches = metrics.Switches(NULL)
+        self._boundary = np.zeros(4, np.int64)
+        self._stability: defaultdict[str, float] = defaultdict(float)
+        self._last: dict[str, np.ndarray] = {}
 
     def add(self, true_ids: Integer[np.ndarray, "T H W"], predicted_ids: Integer[np.ndarray, "T H W"]) -> None:
-        self._tables.append(metrics.confusion(true_ids, predicted_ids))
-        self._boundary = self._boundary + metrics.boundary_counts(true_ids, predicted_ids)
+        raw = metrics.confusion(true_ids, predicted_ids)
+        limited, table = self._limited(raw)
+        self._total = metrics.added([raw] if self._total is None else [self._total, raw])
+        self._frames += len(true_ids)
+        for name, metric, which in (
+            ("image_fg_ari", metrics.fg_ari_of, limited),
+            ("image_ari", metrics.ari_of, limited),
+            ("image_miou", self._miou, table),
+            ("image_mbo", metrics.mbo_of, table),
+        ):
+            self._images[name] += sum(metrics.per_image(metric, which))
+        self._switches.add(table)
+        self._boundary += metrics.boundary_counts(true_ids, predicted_ids)
         for name, ids in (("stability", predicted_ids), ("true_stability", true_ids)):
-            before = self._last.get(name, ids[:0])
-            total, number = metrics.stability_counts(np.concatenate([before, ids]))
-            so_far = self._stability.get(name, (0.0, 0))
-            self._stability[name] = so_far[0] + total, so_far[1] + number
-            self._last[name] = ids[-1:]
+            total, number = metrics.stability_counts(np.concatenate([self._last.get(name, ids[:0]), ids]))
+            self._stability[name] += total
+            self._stability[f"{name} number"] += number
+            self._last[name] = ids[-1:].copy()
 
-    def scores(self) -> dict[str, float]:
-        raw = metrics.joined(self._tables)
+    def _limited(self, raw: Confusion) -> tuple[Confusion, Confusion]:
+        """The tables for ARI and for all else: with large ids as background, where the protocol has it so."""
         limit = self.protocol.largest_id
         limited = raw if limit is None else raw.to_background(raw.true > limit)
-        table = limited if self.protocol.everywhere else raw
+        return limited, limited if self.protocol.everywhere else raw
+
+    def _miou(self, table: Confusion) -> float:
+        return metrics.miou_of(table, self.protocol.background)
+
+    def scores(self) -> dict[str, float]:
+        assert self._total is not None, "nothing was added"
+        raw = self._total
+        limited, table = self._limited(raw)
         used = raw.predicted != NULL
-
-        def miou(one: Confusion) -> float:
-            return metrics.miou_of(one, self.protocol.background)
-
         found = {
             "fg_ari": metrics.fg_ari_of(limited),
-            "miou": miou(table),
+            "miou": self._miou(table),
             "ari": metrics.ari_of(limited),
             "mbo": metrics.mbo_of(table),
-            "image_fg_ari": metrics.per_image(metrics.fg_ari_of, limited),
-            "image_miou": metrics.per_image(miou, table),
-            "whole_objects": metrics.whole_objects(table),
-            "slots_per_object": metrics.slots_per_object(table),
-            "identity_switches": metrics.identity_switches(table),
+            **{name: total / self._frames for name, total in self._images.items()},
+            "whole_objects": metrics.whole_objects(table, NULL),
+            "slots_per_object": metrics.slots_per_object(table, NULL),
+            "identity_switches": self._switches.per_object(),
             "slots_used": float(used.sum()),
             "null_share": float(raw.total[:, ~used].sum() / raw.total.sum()),
             "boundary_f": metrics.boundary_f_of(self._boundary),
-            **{name: total / number if number else 1.0 for name, (total, number) in self._stability.items()},
         }
-        return {name: found[name] for name in SCORES}
+        for name in ("stability", "true_stability"):
+            number = self._stability[f"{name} number"]
+            found[name] = self._stability[name] / number if number else 1.0
+        return {name: float(found[name]) for name in SCORES}
 
 
-def score(
-    true_ids: Integer[np.ndarray, "T H W"], predicted_ids: Integer[np.ndarray, "T H W"], protocol: str = "vonet"
-) -> dict[str, float]:
-    """All scores of one video under the rules for ids and windows of a protocol (which pixels are null was decided when
-    the ids were made)."""
+def score(true_ids: Any, predicted_ids: Any, protocol: str = "vonet") -> dict[str, float]:
+    """All scores of one video, `T H W` ids, under a protocol's rules for ids and windows. Which pixels are null was
+    decided when the ids were made: those with the predicted id 0."""
     rules = get(protocol)
+    true_ids, predicted_ids = metrics.pair(true_ids, predicted_ids)
     window = rules.window or len(true_ids)
     if len(true_ids) < window:
         raise BadInput(f"the video has {len(true_ids)} frames; the protocol {rules.name!r} needs at least {window}")

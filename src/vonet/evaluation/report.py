@@ -5,24 +5,26 @@ from __future__ import annotations
 import csv
 import io
 import json
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
 from vonet.evaluation.protocol import SCORES
-from vonet.evaluation.run import Row, summary
+from vonet.evaluation.run import PERFECT, Row, summary
 from vonet.evaluation.trivial import TRIVIAL
 from vonet.writing import written_aside
 
-MODEL, CEILING = "model", "ceiling"
-PERCENT = ("fg_ari", "miou", "ari", "mbo", "image_fg_ari", "image_miou", "whole_objects", "null_share", "boundary_f")
+MODEL = "model"
+COUNTS = ("slots_per_object", "identity_switches", "slots_used")
 HEADLINES = ("fg_ari", "miou")
+HEADING = ("experiment", "data", "split", "videos", "protocol", "seeds", "slots", "masks")
 
 
 @dataclass(frozen=True)
 class Report:
-    """`about`: everything that the scores depend on. `paper`: its scores in percent, where the experiment has some."""
+    """`about`: everything that the scores depend on. `paper`: its scores in percent, for its experiment on its data."""
 
     about: Mapping[str, Any]
     rows: Sequence[Row]
@@ -34,10 +36,10 @@ class Report:
         means = {method: {name: mean for name, (mean, _) in scores.items()} for method, scores in found.items()}
         return {
             **means[MODEL],
-            "std": {name: std for name, (_, std) in found[MODEL].items()},
+            "std": {name: None if math.isnan(std) else std for name, (_, std) in found[MODEL].items()},
             "trivial": {method: means[method] for method in TRIVIAL if method in means},
-            "ceiling": means.get(CEILING, {}),
-            "paper": dict(self.paper),
+            "ceiling": means.get(PERFECT, {}),
+            "paper": {name: value / 100 for name, value in self.paper.items()},
             "verdict": self.verdict(),
             **self.about,
         }
@@ -45,26 +47,24 @@ class Report:
     def verdict(self) -> str:
         """Whether the model beats every method that knows nothing of objects, on both of the paper's scores."""
         found = summary(self.rows)
-        better: list[str] = []
-        worse: list[str] = []
+        leads = {}
         for name in HEADLINES:
             rivals = {method: found[method][name][0] for method in TRIVIAL if method in found}
             if not rivals:
                 return "not compared with the trivial methods"
             rival = max(rivals, key=lambda method: rivals[method])
-            lead = found[MODEL][name][0] - rivals[rival]
-            sentence = f"{100 * abs(lead):.1f} points in {SCORES[name]} {'ahead of' if lead > 0 else 'behind'} {rival}"
-            (better if lead > 0 else worse).append(sentence)
-        if not worse:
-            return f"it beats every trivial method: {' and '.join(better)}"
-        if not better:
-            return f"it has learned nothing: {' and '.join(worse)}"
-        return f"it does not beat the trivial methods: {' and '.join(worse)}, though {' and '.join(better)}"
+            lead = round(100 * (found[MODEL][name][0] - rivals[rival]), 1)
+            place = "ahead of" if lead > 0 else "behind" if lead < 0 else "level with"
+            leads[f"{abs(lead):.1f} points in {SCORES[name]} {place} {rival}"] = lead
+        said = " and ".join(leads)
+        if min(leads.values()) > 0:
+            return f"it beats every trivial method: {said}"
+        return f"it has learned nothing that trivial methods do not know: {said}"
 
     def table(self) -> str:
-        """Scores in rows, in percent but for counts and stability; methods in columns, the paper's beside ours."""
+        """What was evaluated; scores in rows, in percent but for counts; methods in columns, the paper's beside us."""
         found = summary(self.rows)
-        methods = [MODEL, *(method for method in [*TRIVIAL, CEILING] if method in found)]
+        methods = [MODEL, *(method for method in [*TRIVIAL, PERFECT] if method in found)]
         lines = [["", *methods]]
         for name, spoken in SCORES.items():
             lines.append([spoken, *(_cell(name, *found[method][name]) for method in methods)])
@@ -73,7 +73,8 @@ class Report:
             lines = [[*line[:2], paper, *line[2:]] for line, paper in zip(lines, ["paper", *told], strict=True)]
         widths = [max(map(len, column)) for column in zip(*lines, strict=True)]
         head, *rest = ["  ".join(_aligned(line, widths)) for line in lines]
-        return "\n".join([head, "─" * len(head), *rest])
+        about = ", ".join(f"{key} {value}" for key, value in self.about.items() if key in HEADING)
+        return "\n".join([f"In percent, but for counts. {about}".strip(), head, "─" * len(head), *rest])
 
     def write(self, folder: Path, name: str) -> list[Path]:
         """`name.json`, all of it, and `name.csv`, a line for each video and method."""
@@ -87,7 +88,9 @@ class Report:
         return paths
 
     def _json_text(self) -> str:
-        return json.dumps({**self.as_json(), "rows": [asdict(row) for row in self.rows]}, indent=1) + "\n"
+        return (
+            json.dumps({**self.as_json(), "rows": [asdict(row) for row in self.rows]}, indent=1, allow_nan=False) + "\n"
+        )
 
     def _csv_text(self) -> str:
         text = io.StringIO()
@@ -99,9 +102,8 @@ class Report:
 
 
 def _cell(name: str, mean: float, std: float) -> str:
-    scale = 100 if name in PERCENT else 1
-    digits = 1 if name in PERCENT else 2
-    spread = f" ± {scale * std:.{digits}f}" if std else ""
+    scale, digits = (1, 2) if name in COUNTS else (100, 1)
+    spread = "" if math.isnan(std) else f" ± {scale * std:.{digits}f}"
     return f"{scale * mean:.{digits}f}{spread}"
 
 

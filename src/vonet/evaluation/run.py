@@ -8,8 +8,9 @@ changes a score.
 from __future__ import annotations
 
 import zlib
+from collections import defaultdict
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 from typing import Any
 
 import numpy as np
@@ -25,13 +26,14 @@ from vonet.evaluation.segmentation import perfect_masks, winners
 from vonet.evaluation.trivial import TRIVIAL
 from vonet.interface import Enlargement, State, StreamingModel, joined_states
 
+PERFECT = "perfect masks"
 PIECE = 8
 """Frames that are decoded at a time."""
 
 
 @dataclass(frozen=True)
 class Row:
-    """The scores of one video, or of one window of it, by one method ("model", a trivial one, or "ceiling")."""
+    """The scores of one video, or of one window of it, by one method ("model", a trivial one, or "perfect")."""
 
     method: str
     video: str
@@ -79,7 +81,7 @@ def evaluate_model(
         raise BadInput(f"a batch of {batch} and {seeds} seeds were asked for; at least 1 of each is needed")
     _check(videos, protocol)
     rows: list[Row] = []
-    with tqdm(total=len(videos) * seeds, unit="video", desc="evaluating", disable=not progress) as bar:
+    with tqdm(total=len(videos) * seeds, unit="video", desc="evaluating", disable=None if progress else True) as bar:
         for seed in range(seeds):
             for start in range(0, len(videos), batch):
                 chosen = [videos[i] for i in range(start, min(start + batch, len(videos)))]
@@ -96,26 +98,27 @@ def evaluate_trivial(
     enlargement: Enlargement,
     progress: bool = True,
 ) -> list[Row]:
-    """The methods that know nothing of objects, with as many segments as the model has slots; and as a ceiling, perfect
-    masks with the model's number of cells, enlarged as the model's are."""
+    """The methods that know nothing of objects, with as many segments as the model has slots; and what perfect masks
+    would score that have only the model's cells, enlarged as the model's are."""
     _check(videos, protocol)
     rows: list[Row] = []
-    for i in tqdm(range(len(videos)), unit="video", desc="trivial methods", disable=not progress):
+    for i in tqdm(range(len(videos)), unit="video", desc="trivial methods", disable=None if progress else True):
         video = videos[i]
         methods = {name: make(video, slots, np.random.default_rng(_seed(video, 0))) for name, make in TRIVIAL.items()}
-        windows = {name: _Windows(video, protocol, name, seed=0) for name in [*methods, "ceiling"]}
+        windows = {name: _Windows(video, protocol, name, seed=0) for name in [*methods, PERFECT]}
         for frames, ids in video.pieces(PIECE):
             assert ids is not None
             for name, predict in methods.items():
                 windows[name].add(ids, predict(frames))
-            perfect = winners(perfect_masks(ids, cells), ids.shape[1:], enlargement, None)
-            windows["ceiling"].add(ids, _renamed(perfect, ids))
+            for frame in ids:
+                best = winners(perfect_masks(frame[None], cells), frame.shape, enlargement, None)
+                windows[PERFECT].add(frame[None], _renamed(best, frame))
         rows += [row for window in windows.values() for row in window.rows()]
     return rows
 
 
 def _renamed(winner: np.ndarray, ids: np.ndarray) -> np.ndarray:
-    """From places among the ids of a piece to names that are the same in all pieces, and none of them null."""
+    """From places among the ids of a frame to names that are the same in all frames, and none of them null."""
     return np.unique(ids)[winner - 1].astype(np.int64) + 1
 
 
@@ -173,7 +176,6 @@ def _watch(
     enlargement: Enlargement | None,
 ) -> list[Row]:
     """Some videos together, frame by frame. A video that ends leaves the batch."""
-    device = _device(model)
 
     def fresh(video: Video, start: int) -> State:
         generator = torch.Generator().manual_seed(_seed(video, seed, start))
@@ -187,9 +189,14 @@ def _watch(
     while running:
         if t % protocol.window == 0 if protocol.window else t == 0:
             states = {i: fresh(watched[i].video, t) for i in running}
-        frames = torch.stack([_frame(watched[i].frames[watched[i].at], size) for i in running]).to(device)
-        output, state = model.step(frames, joined_states([states[i] for i in running]))
+        state = joined_states([states[i] for i in running])
+        frames = torch.stack([_frame(watched[i].frames[watched[i].at], size) for i in running])
+        output, state = model.step(frames.to(_device(state)), state)
         how = enlargement or output.enlargement
+        if torch.isnan(output.log_masks).any():
+            raise BadInput(
+                f"the masks of frame {t} of {watched[running[0]].video.name} are not numbers: broken weights?"
+            )
         for place, i in enumerate(running):
             states[i] = state.map(lambda x, place=place: x[place : place + 1])
             w = watched[i]
@@ -202,8 +209,8 @@ def _watch(
     return [row for window in windows for row in window.rows()]
 
 
-def _device(model: Any) -> torch.device:
-    return next(model.parameters()).device
+def _device(state: Any) -> torch.device:
+    return getattr(state, fields(state)[0].name).device
 
 
 def _frame(frame: np.ndarray, size: tuple[int, int]) -> Tensor:
@@ -212,17 +219,21 @@ def _frame(frame: np.ndarray, size: tuple[int, int]) -> Tensor:
 
 
 def summary(rows: Sequence[Row]) -> dict[str, dict[str, tuple[float, float]]]:
-    """For each method and score: the mean over videos, and its standard deviation over the seeds."""
+    """For each method and score: the mean over videos, and its standard deviation over the seeds (not a number for a
+    single one)."""
     methods = dict.fromkeys(row.method for row in rows)
     return {method: _mean_and_std([row for row in rows if row.method == method]) for method in methods}
 
 
 def _mean_and_std(rows: Sequence[Row]) -> dict[str, tuple[float, float]]:
-    seeds = sorted({row.seed for row in rows})
+    """Windows are averaged within their video first, so that long videos count no more than short ones."""
     found = {}
     for name in SCORES:
-        means = [float(np.mean([row.scores[name] for row in rows if row.seed == seed])) for seed in seeds]
-        found[name] = float(np.mean(means)), float(np.std(means, ddof=1)) if len(means) > 1 else 0.0
+        videos: dict[int, dict[tuple[str, str], list[float]]] = defaultdict(lambda: defaultdict(list))
+        for row in rows:
+            videos[row.seed][row.split, row.video].append(row.scores[name])
+        means = [float(np.mean([np.mean(windows) for windows in by_video.values()])) for by_video in videos.values()]
+        found[name] = float(np.mean(means)), float(np.std(means, ddof=1)) if len(means) > 1 else float("nan")
     return found
 
 

@@ -27,5 +27,5 @@ def perfect_masks(ids: Integer[np.ndarray, "T H W"], size: tuple[int, int]) -> F
     """The log-masks of a model that knows the true ids but has only cells of this size: in each cell the share of every
     id."""
     numbers = torch.from_numpy(np.unique(ids, return_inverse=True)[1].reshape(ids.shape))
-    shares = F.interpolate(F.one_hot(numbers).permute(0, 3, 1, 2).double(), size=size, mode="area")
-    return shares.clamp(min=1e-6).log().log_softmax(dim=1).float()
+    shares = F.interpolate(F.one_hot(numbers).permute(0, 3, 1, 2).float(), size=size, mode="area")
+    return shares.clamp(min=1e-6).log().log_softmax(dim=1)

@@ -27,11 +27,15 @@ def random_ids(video: Video, slots: int, rng: np.random.Generator) -> Predict:
 
 
 def blocks(video: Video, slots: int, rng: np.random.Generator) -> Predict:
-    """A fixed grid of as many blocks as there are slots, or as few less as fit a grid that is nearly square."""
-    rows = int(np.sqrt(slots))
-    columns = slots // rows
+    """As many blocks as there are slots, in about as many rows as columns; lower rows have one block more if needed."""
+    rows = max(1, int(np.sqrt(slots)))
     h, w = video.size
-    grid = (np.arange(h) * rows // h)[:, None] * columns + np.arange(w) * columns // w + 1
+    grid, first = np.zeros((h, w), np.int64), 1
+    for row in range(rows):
+        columns = (slots + row) // rows
+        within = np.arange(h) * rows // h == row
+        grid[within] = first + np.arange(w) * columns // w
+        first += columns
     return lambda frames: np.broadcast_to(grid, frames.shape[:3]).copy()
 
 
@@ -40,7 +44,9 @@ def k_means(video: Video, slots: int, rng: np.random.Generator) -> Predict:
     centres = _fitted(_sample(video, rng), slots, rng)
 
     def predict(frames: UInt8[np.ndarray, "T H W 3"]) -> Integer[np.ndarray, "T H W"]:
-        return np.stack([_nearest(_features(frame), centres).reshape(frame.shape[:2]) + 1 for frame in frames])
+        size = frames.shape[1:3]
+        everywhere = np.arange(size[0] * size[1])
+        return np.stack([_nearest(_features(frame, everywhere), centres).reshape(size) + 1 for frame in frames])
 
     return predict
 
@@ -53,11 +59,11 @@ TRIVIAL: dict[str, Callable[[Video, int, np.random.Generator], Predict]] = {
 }
 
 
-def _features(frame: UInt8[np.ndarray, "H W 3"]) -> Float[np.ndarray, "pixels 5"]:
-    """Colour and position, each between 0 and 1."""
+def _features(frame: UInt8[np.ndarray, "H W 3"], pixels: Integer[np.ndarray, " n"]) -> Float[np.ndarray, "n 5"]:
+    """Colour and position of some pixels, each between 0 and 1."""
     h, w = frame.shape[:2]
-    rows, columns = np.mgrid[:h, :w] / max(h, w)
-    return np.concatenate([frame / 255, rows[..., None], columns[..., None]], axis=-1).reshape(-1, 5)
+    rows, columns = np.divmod(pixels, w)
+    return np.column_stack([frame.reshape(-1, 3)[pixels] / 255, rows / max(h, w), columns / max(h, w)])
 
 
 def _sample(video: Video, rng: np.random.Generator) -> Float[np.ndarray, "points 5"]:
@@ -65,9 +71,8 @@ def _sample(video: Video, rng: np.random.Generator) -> Float[np.ndarray, "points
     each = max(1, SAMPLE // len(video))
     points = []
     for frames, _ in video.pieces():
-        for frame in frames:
-            features = _features(frame)
-            points.append(features[rng.choice(len(features), min(each, len(features)), replace=False)])
+        pixels = frames.shape[1] * frames.shape[2]
+        points += [_features(frame, rng.integers(0, pixels, each)) for frame in frames]
     return np.concatenate(points)
 
 

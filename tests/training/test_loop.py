@@ -1,0 +1,518 @@
+"""Updates: exact resume, parts of a batch, what blows up, many processes; and that it learns."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from safetensors.torch import load_file
+
+from tests.reduced import reduced_experiment
+from vonet import experiments, weights
+from vonet.data.scenes.generate import generate
+from vonet.data.scenes.video import WorldConfig
+from vonet.data.sprites import sprite_videos
+from vonet.data.video import ArrayVideo
+from vonet.errors import BadInput
+from vonet.experiments.overrides import overridden
+from vonet.schedule import constant
+from vonet.training import checkpoint
+from vonet.training.distributed import Processes
+from vonet.training.log import Log
+from vonet.training.loop import NotFinite, Training, Update, collapse
+from vonet.training.replay import Replay, ReplayConfig
+from vonet.training.segments import Footage, Windows
+
+ONE_THREAD = {**os.environ, "OMP_NUM_THREADS": "1"}
+"""For models so small that a second thread only waits."""
+
+
+@pytest.fixture(autouse=True)
+def _one_thread():
+    threads = torch.get_num_threads()
+    torch.set_num_threads(1)
+    yield
+    torch.set_num_threads(threads)
+
+
+SMALL_REPLAY = ReplayConfig(videos=2, length=12, frames_per_update=1, frames_before_first_update=8)
+
+
+def experiment(name="vonet-sprites", **training):
+    made = reduced_experiment(experiments.get(name))
+    options = {"batch": 2, "segment": 2, "replay": SMALL_REPLAY, **training}
+    return replace(made, training=replace(made.training, **options))
+
+
+def footage(count=4, frames=5):
+    pixels, _ = sprite_videos(count, frames=frames)
+    return Footage([ArrayVideo(f"{i}", video) for i, video in enumerate(pixels)], (32, 32))
+
+
+def training(made=None, seed=0, **options):
+    made = made or experiment()
+    return Training(made.build_model(seed=seed), made.training, footage(), seed, **options)
+
+
+def parameters(run):
+    return torch.cat([p.detach().flatten() for p in run.model.parameters()])
+
+
+# Exact resume
+
+
+@pytest.mark.parametrize("name", ["vonet-sprites", "vonet-movi-a"])
+@pytest.mark.parametrize("replay", [SMALL_REPLAY, None])
+def test_stopping_and_going_on_is_not_stopping(tmp_path, name, replay):
+    made = experiment(name, replay=replay)
+    straight = training(made)
+    for _ in range(7):
+        straight.step()
+    first = training(made)
+    for _ in range(4):
+        first.step()
+    checkpoint.save(tmp_path, first.remember(), {}, Processes())
+    torch.rand(7)  # whatever happens meanwhile
+    second = training(made, seed=5)
+    second.recall(checkpoint.load(tmp_path, Processes()))
+    assert second.update == 4
+    for _ in range(3):
+        second.step()
+    assert torch.equal(parameters(straight), parameters(second))
+    memories = straight.remember(), second.remember()
+    assert memories[0][1] == memories[1][1]
+    for key, tensor in memories[0][0].items():
+        assert torch.equal(tensor, memories[1][0][key]), key
+
+
+def test_seeds_decide_everything():
+    found = []
+    for seed in (0, 0, 1):
+        run = training(seed=seed)
+        run.step()
+        run.step()
+        found.append(parameters(run))
+    assert torch.equal(found[0], found[1])
+    assert not torch.equal(found[0], found[2])
+
+
+def test_only_the_last_checkpoints_are_kept_and_the_latest_is_found(tmp_path):
+    run = training()
+    for _ in range(4):
+        run.step()
+        checkpoint.save(tmp_path, run.remember(), {"note": run.update}, Processes(), keep=2)
+    names = sorted(path.name for path in (tmp_path / "checkpoints").iterdir())
+    assert names == ["00000003-0-of-1.safetensors", "00000004-0-of-1.safetensors", "latest.json"]
+    assert checkpoint.latest(tmp_path) == {"update": 4, "processes": 1, "note": 4}
+
+
+def test_checkpoints_that_cannot_be_used_are_said(tmp_path):
+    with pytest.raises(BadInput, match="there is no checkpoint"):
+        checkpoint.load(tmp_path, Processes())
+    run = training()
+    path = checkpoint.save(tmp_path, run.remember(), {}, Processes())
+    with pytest.raises(BadInput, match="was trained by 1 processes and this is 2"):
+        checkpoint.load(tmp_path, Processes(count=2))
+    path.write_bytes(path.read_bytes()[:1000])
+    with pytest.raises(BadInput, match="missing or damaged"):
+        checkpoint.load(tmp_path, Processes())
+    (tmp_path / "checkpoints/latest.json").write_text("{")
+    with pytest.raises(BadInput, match="damaged: delete it"):
+        checkpoint.latest(tmp_path)
+
+
+def test_a_full_disc_keeps_the_last_checkpoint(tmp_path, monkeypatch):
+    run = training()
+    checkpoint.save(tmp_path, run.remember(), {}, Processes())
+    run.step()
+
+    def full(*arguments, **options):
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(checkpoint, "save_file", full)
+    with pytest.raises(BadInput, match="no space left"):
+        checkpoint.save(tmp_path, run.remember(), {}, Processes())
+    assert checkpoint.latest(tmp_path)["update"] == 0
+    assert len(list((tmp_path / "checkpoints").iterdir())) == 2
+    checkpoint.load(tmp_path, Processes())
+
+
+# One update
+
+
+def test_the_source_follows_the_experiment():
+    assert isinstance(training(experiment(replay=SMALL_REPLAY)).segments, Replay)
+    assert isinstance(training(experiment(replay=None)).segments, Windows)
+
+
+def test_a_batch_in_parts_is_the_batch(monkeypatch):
+    """The same segments, in one part or two: the same gradients."""
+    gradients = []
+    for accumulate in (1, 2):
+        run = training(experiment(batch=4, replay=None), accumulate=accumulate)
+        run.model.eval().train = lambda mode=True: None  # stays in evaluation mode: nothing is drawn
+        clip, state = run.segments.sample(run.model, 4, 2)
+        segments = clip, state.detach()
+        parts = iter([segments] if accumulate == 1 else [_half(segments, 0), _half(segments, 1)])
+        run.segments.sample = lambda model, batch, length, parts=parts: next(parts)
+        kept = {}
+        monkeypatch.setattr(run.optimizer, "step", lambda update, r=run, k=kept: k.update(_gradients(r.model)) or {})
+        found = run.step()
+        assert set(found.losses) == {"reconstruction", "kl"}
+        gradients.append(kept)
+    assert gradients[0].keys() == gradients[1].keys()
+    largest = max(gradient.abs().max().item() for gradient in gradients[0].values())
+    for name, gradient in gradients[0].items():
+        torch.testing.assert_close(gradient, gradients[1][name], rtol=1e-4, atol=1e-6 * largest)
+
+
+def _half(segments, which):
+    clip, state = segments
+    rows = slice(2 * which, 2 * which + 2)
+    return replace(clip, frames=clip.frames[rows], is_first=clip.is_first[rows]), state.map(lambda x: x[rows])
+
+
+def _gradients(model):
+    return {name: p.grad.clone() for name, p in model.named_parameters() if p.grad is not None}
+
+
+def test_a_batch_that_does_not_divide_is_refused():
+    with pytest.raises(BadInput, match="a batch of 2 does not go into 1 processes of 3 parts"):
+        training(accumulate=3)
+
+
+def test_what_is_not_finite_stops_before_the_step_and_is_named():
+    run = training()
+    run.step()
+    before = parameters(run).clone()
+    with torch.no_grad():
+        next(run.model.backbone.parameters())[0] = torch.nan
+    name = next(name for name, _ in run.model.backbone.named_parameters())
+    with pytest.raises(NotFinite, match=rf"at update 1 the loss .* is not finite; .* parameters backbone.{name}"):
+        run.step()
+    kept = torch.isfinite(parameters(run))
+    assert torch.equal(parameters(run)[kept], before[kept])
+    assert 0 < (~kept).sum() < 1000
+    assert run.update == 1
+
+
+def test_a_loss_that_explodes_is_named(monkeypatch):
+    run = training()
+    forward = run.model.forward
+
+    def exploding(*arguments):
+        output = forward(*arguments)
+        output.losses["kl"][0, 0] *= torch.inf
+        return output
+
+    monkeypatch.setattr(run.model, "forward", exploding)
+    with pytest.raises(NotFinite, match="the loss 'kl' is not finite; all parameters are finite; the largest are"):
+        run.step()
+
+
+def test_a_gradient_that_explodes_is_named():
+    run = training()
+    parameter = next(run.model.decoder.parameters())
+    parameter.register_hook(lambda gradient: gradient * torch.nan)
+    with pytest.raises(NotFinite, match="a gradient is not finite; not finite are the gradients of decoder"):
+        run.step()
+    assert run.update == 0
+
+
+def test_collapse_is_said_in_words():
+    assert collapse(Update(entropy=0.5, largest_slot=0.6)) is None
+    assert "nearly uniform" in collapse(Update(entropy=0.97, largest_slot=0.3))
+    assert "one slot" in collapse(Update(entropy=0.02, largest_slot=0.99))
+
+
+def test_three_tiny_clips_are_learned_by_heart():
+    """The reconstruction falls to less than a quarter in two hundred updates."""
+    made = replace(experiments.get("vonet-sprites"))
+    config = replace(made.training, batch=3, segment=2, replay=replace(SMALL_REPLAY, videos=3))
+    pixels, _ = sprite_videos(3, frames=4)
+    tiny = Footage([ArrayVideo(f"{i}", video) for i, video in enumerate(pixels)], (32, 32))
+    run = Training(made.build_model(seed=0), config, tiny, seed=0)
+    losses = [run.step().losses["reconstruction"] for _ in range(200)]
+    assert np.mean(losses[-10:]) < 0.25 * np.mean(losses[:5])
+
+
+# The log
+
+
+def test_the_log_drops_what_was_lost(tmp_path):
+    log = Log(tmp_path / "log.jsonl", 0)
+    for update in range(5):
+        log.write({"update": update})
+    with (tmp_path / "log.jsonl").open("a") as file:
+        file.write('{"update": 5, "los')
+    assert [entry["update"] for entry in Log(tmp_path / "log.jsonl", 3).entries] == [0, 1, 2, 3]
+    assert len((tmp_path / "log.jsonl").read_text().splitlines()) == 4
+
+
+# Overrides
+
+
+def test_overrides_are_typed():
+    made = overridden(
+        experiments.get("vonet-movi-a"),
+        [
+            "model.slots=7",
+            "model.size=[64, 64]",
+            "training.replay.videos=4",
+            "training.optimizer.groups.encoder.clip=1",
+            "training.weights.kl.points=[[0, 0.0], [10, 0.5]]",
+            "model.enlargement=bilinear",
+        ],
+    )
+    assert (made.model.slots, made.model.size, made.training.replay.videos) == (7, (64, 64), 4)
+    assert made.training.optimizer.groups["encoder"].clip == 1.0
+    assert isinstance(made.training.optimizer.groups["encoder"].clip, float)
+    assert made.training.weights["kl"](5) == 0.25
+    assert made.training.weights["tokens"] == constant(1.0)
+    assert made.model.enlargement == "bilinear"
+
+
+@pytest.mark.parametrize(
+    ("change", "words"),
+    [
+        ("model.slots", "is no change; write OPTION=VALUE"),
+        ("model.slotz=3", "there is no option 'model.slotz': 'slotz' is not among size, slots"),
+        ("model.slots=many", "model.slots is 11 and 'many' was given; it must be of type int"),
+        ("model.slots=3.5", "it must be of type int"),
+        ("model.size=64", "it must be a list, such as"),
+        ("model=3", "model is a part and not a value"),
+        ("training.weights.kil.points=[]", "'kil' is not among tokens, pixels, kl"),
+        ("model.slots=0", "slots"),
+    ],
+)
+def test_overrides_that_cannot_be_are_refused(change, words):
+    with pytest.raises(BadInput, match=words):
+        overridden(experiments.get("vonet-movi-a"), [change])
+
+
+# Many processes
+
+
+STEP = """
+import sys, torch
+from dataclasses import replace
+from pathlib import Path
+from tests.reduced import random_clip, reduced_experiment
+from vonet import experiments
+from vonet.interface import total
+from vonet.training.distributed import average_gradients, joined_processes
+from vonet.training.optimizer import Optimizer
+
+made = reduced_experiment(experiments.get("vonet-sprites"))
+torch.manual_seed(0)
+clip = random_clip(4, 2)
+with joined_processes() as processes:
+    model = made.build_model(seed=0).eval()
+    state = model.initial_state(4, generator=torch.Generator().manual_seed(1)).detach()
+    rows = slice(processes.rank, None, processes.count)
+    mine = replace(clip, frames=clip.frames[rows], is_first=clip.is_first[rows])
+    losses = model(mine, state.map(lambda x: x[rows])).losses
+    total(losses, {name: 1.0 for name in losses}).backward()
+    if processes.count > 1:
+        assert not torch.equal(torch.zeros(1), next(model.parameters()).grad.flatten()[:1])
+    average_gradients(list(model.parameters()), processes)
+    gradients = {n: p.grad.clone() for n, p in model.named_parameters() if p.grad is not None}
+    Optimizer(made.training.optimizer, model.parameter_groups()).step(300)
+    if processes.is_first:
+        torch.save((gradients, model.state_dict()), sys.argv[1])
+"""
+
+
+def torchrun(*arguments, processes=2, **options):
+    launcher = ["-m", "torch.distributed.run", "--standalone", "--nproc-per-node", str(processes), *arguments]
+    return subprocess.Popen(
+        [sys.executable, *map(str, launcher)],
+        **{"text": True, "stderr": subprocess.PIPE, "stdout": subprocess.PIPE, "env": ONE_THREAD, **options},
+    )
+
+
+def test_two_processes_take_the_step_of_one_with_the_joint_batch(tmp_path):
+    script = tmp_path / "step.py"
+    script.write_text(STEP)
+    root = Path(__file__).parents[2]
+    found = []
+    for processes in (1, 2):
+        out = tmp_path / f"{processes}.pt"
+        done = torchrun(script, out, processes=processes, env={**ONE_THREAD, "PYTHONPATH": str(root)})
+        _, errors = done.communicate(timeout=120)
+        assert done.returncode == 0, errors
+        found.append(torch.load(out, weights_only=True))
+    (alone, alone_after), (together, together_after) = found
+    assert alone.keys() == together.keys()
+    largest = max(gradient.abs().max().item() for gradient in alone.values())
+    for name, gradient in alone.items():
+        torch.testing.assert_close(together[name], gradient, rtol=1e-5, atol=1e-6 * largest)
+    assert together_after.keys() == alone_after.keys()
+
+
+# The command
+
+
+@pytest.fixture(scope="module")
+def world(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("train") / "world"
+    generate(WorldConfig("A", size=32, frames=6), {"train": 6, "validation": 2}, folder, 1)
+    return folder
+
+
+SMALL = [
+    *("--set", "training.batch=2", "training.segment=2", "model.slots=3"),
+    *("--updates", "12", "--evaluate-every", "6", "--videos", "2"),
+]
+
+
+def command(world, out, *more):
+    return ["-m", "vonet", "train", "vonet-sprites", "--data", str(world), "--out", str(out), *SMALL, *map(str, more)]
+
+
+def run(arguments):
+    return subprocess.run([sys.executable, *arguments], capture_output=True, text=True, check=False, env=ONE_THREAD)
+
+
+@pytest.fixture(scope="module")
+def finished(world, tmp_path_factory):
+    out = tmp_path_factory.mktemp("finished") / "run"
+    done = run(command(world, out))
+    assert done.returncode == 0, done.stderr
+    return out, done
+
+
+def same_weights(a, b):
+    first, second = (load_file(folder / "model.safetensors") for folder in (a, b))
+    return first.keys() == second.keys() and all(torch.equal(first[name], second[name]) for name in first)
+
+
+def test_a_run_has_all_that_one_wants_to_see(finished):
+    out, done = finished
+    assert "is at update 12 of 12" in done.stdout
+    assert "update 6: fg_ari" in done.stdout
+    model, experiment = weights.load(out)
+    assert (experiment.name, model.slots, experiment.training.batch) == ("vonet-sprites", 3, 2)
+    entries = [json.loads(line) for line in (out / "log.jsonl").read_text().splitlines()]
+    assert [e["update"] for e in entries if "scores" in e] == [6, 12]
+    assert [e["update"] for e in entries if "losses" in e] == [10, 12]
+    assert all(e["waiting"] < 0.05 for e in entries if "waiting" in e)
+    assert {path.name for path in (out / "pictures").iterdir()} == {"00000006.png", "00000012.png"}
+    assert (out / "curves.png").stat().st_size > 5000
+
+
+def test_a_run_in_two_parts_is_the_run(world, tmp_path, finished):
+    done = run(command(world, tmp_path / "run", "--updates", 5))
+    assert "is at update 5 of 5" in done.stdout, done.stderr
+    done = run(command(world, tmp_path / "run", "--resume"))
+    assert done.returncode == 0, done.stderr
+    assert same_weights(tmp_path / "run", finished[0])
+    entries = [json.loads(line) for line in (tmp_path / "run/log.jsonl").read_text().splitlines()]
+    straight = [json.loads(line) for line in (finished[0] / "log.jsonl").read_text().splitlines()]
+    assert [e["scores"] for e in entries if "scores" in e][-1] == [e["scores"] for e in straight if "scores" in e][-1]
+
+
+def test_killed_at_random_moments_it_ends_the_same(world, tmp_path, finished):
+    out = tmp_path / "run"
+    dice, kills = np.random.default_rng(0), 0
+    for _ in range(8):
+        more = ["--resume"] if checkpoint.latest(out) else []
+        process = subprocess.Popen(
+            [sys.executable, *command(world, out, "--save-minutes", 0.001, *more)],
+            stderr=subprocess.DEVNULL,
+            env=ONE_THREAD,
+        )
+        time.sleep(dice.uniform(3.0, 6.0))
+        if process.poll() is not None:
+            break
+        process.kill()
+        process.wait()
+        kills += 1
+    done = run(command(world, out, *(["--resume"] if checkpoint.latest(out) else [])))
+    assert done.returncode == 0, done.stderr
+    assert kills
+    assert same_weights(out, finished[0])
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+def test_a_signal_saves_first(world, tmp_path, number):
+    out = tmp_path / "run"
+    pipes = {"stderr": subprocess.PIPE, "stdout": subprocess.PIPE, "text": True, "env": ONE_THREAD}
+    process = subprocess.Popen([sys.executable, *command(world, out, "--updates", 100_000)], **pipes)
+    while not (out / "log.jsonl").exists() or not (out / "log.jsonl").read_text():
+        assert process.poll() is None
+        time.sleep(0.1)
+    process.send_signal(number)
+    said, errors = process.communicate(timeout=60)
+    assert process.returncode == 0, errors
+    assert "Go on with --resume" in said
+    found = checkpoint.latest(out)
+    assert 0 < found["update"] < 100_000
+    assert weights.load(out)[1].name == "vonet-sprites"
+
+
+def test_time_is_up(world, tmp_path):
+    done = run(command(world, tmp_path / "run", "--updates", 100_000, "--minutes", 0.03))
+    assert done.returncode == 0, done.stderr
+    assert 0 < checkpoint.latest(tmp_path / "run")["update"] < 100_000
+    assert "Go on with --resume" in done.stdout
+
+
+def test_what_cannot_be_trained_or_resumed_is_said(world, tmp_path, finished):
+    for arguments, words in [
+        (command(world, finished[0]), "holds a run already, at update 12: add --resume"),
+        (command(world, tmp_path / "x", "--resume"), "there is no checkpoint in"),
+        (command(world, finished[0], "--resume", "--seed", 3), "was begun differently: seed was 0 and is 3"),
+        (
+            command(world, finished[0], "--resume", "--set", "training.batch=4"),
+            "experiment.model.slots was 3 and is 5; experiment.training.batch was 2 and is 4",
+        ),
+        (command(world, tmp_path / "x", "--updates", 0), "updates is 0; it must be more than 0"),
+        (command(tmp_path / "nowhere", tmp_path / "x"), "there is nothing at"),
+        (["-m", "vonet", "train", "vonet-movi-a", "--data", str(world), "--out", str(tmp_path / "x")], "takes 128x128"),
+    ]:
+        done = run(arguments)
+        assert done.returncode == 1, words
+        assert words in done.stderr, done.stderr
+        assert "Traceback" not in done.stderr
+        assert not (tmp_path / "x").exists()
+
+
+def test_a_process_that_dies_is_started_again_and_all_ends_the_same(world, tmp_path):
+    """torchrun starts both processes again, and they go on from the last checkpoint."""
+    arguments = ["--set", "training.batch=2", "training.segment=2", "--updates", "30", "--save-minutes", "0.0001"]
+    base = ["-m", "vonet", "train", "vonet-sprites", "--data", str(world), "--videos", "1", "--evaluate-every", "30"]
+    straight = torchrun(*base, "--out", tmp_path / "straight", *arguments)
+    _, errors = straight.communicate(timeout=200)
+    assert straight.returncode == 0, errors
+    out = tmp_path / "run"
+    process = torchrun("--max-restarts", "2", *base, "--out", out, *arguments)
+    while not (out / "checkpoints/latest.json").exists():
+        assert process.poll() is None
+        time.sleep(0.05)
+    workers = _children(process.pid)
+    assert len(workers) == 2
+    os.kill(workers[-1], signal.SIGKILL)
+    _, errors = process.communicate(timeout=200)
+    assert process.returncode == 0, errors
+    assert same_weights(out, tmp_path / "straight")
+
+
+def _children(pid):
+    listed = subprocess.run(["ps", "--ppid", str(pid), "-o", "pid=,args="], capture_output=True, text=True, check=True)
+    return [int(line.split()[0]) for line in listed.stdout.splitlines() if "vonet" in line]
+
+
+def test_the_list_has_costs_and_scores():
+    done = run(["-m", "vonet", "list", "--json"])
+    listed = {entry["name"]: entry for entry in json.loads(done.stdout)}
+    assert set(listed) == set(experiments.names())
+    assert listed["vonet-movi-a"]["paper"] == {"fg_ari": 91.0, "miou": 60.5}
+    assert all(entry["cost"] for entry in listed.values())
