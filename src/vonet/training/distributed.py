@@ -42,7 +42,11 @@ def joined_processes() -> Iterator[Processes]:
     if count == 1:
         yield Processes(device=device)
         return
-    distributed.init_process_group("cpu:gloo,cuda:nccl" if on_gpu else "gloo")
+    store, rank, count = next(distributed.rendezvous("env://"))
+    # torchrun keeps one store for all attempts: after a restart the addresses of dead processes would still be there
+    store = distributed.PrefixStore(f"attempt {os.environ.get('TORCHELASTIC_RESTART_COUNT', '0')}", store)
+    backend = "cpu:gloo,cuda:nccl" if on_gpu else "gloo"
+    distributed.init_process_group(backend, store=store, rank=rank, world_size=count)
     try:
         yield Processes(distributed.get_rank(), count, device)
     finally:
