@@ -4,13 +4,15 @@ import json
 from dataclasses import fields, is_dataclass, replace
 from pathlib import Path
 
+import numpy as np
 import pytest
 import torch
 
 import vonet
 from tests.reduced import random_clip, reduced, reduced_experiment
 from tests.test_model import WITHOUT_GRADIENT
-from vonet import demo, experiments
+from vonet import experiments
+from vonet.data.video import ArrayVideo
 from vonet.errors import BadInput
 from vonet.interface import Clip, total
 from vonet.model.attention import DotAttentionConfig, ScaleShiftConfig, UNetAttentionConfig
@@ -19,8 +21,10 @@ from vonet.model.sequential_vae import BalancedKLConfig, PlainKLConfig
 from vonet.model.vonet import VONet, VONetConfig
 from vonet.schedule import constant
 from vonet.training.config import TrainingConfig
+from vonet.training.loop import Training
 from vonet.training.optimizer import GroupConfig, Optimizer, OptimizerConfig
 from vonet.training.replay import ReplayConfig
+from vonet.training.segments import Footage
 
 GOLDEN = Path(__file__).parent / "golden" / "vonet_step.json"
 
@@ -212,12 +216,14 @@ def test_every_option_is_read(monkeypatch, kind):
     assert options - seen == set()
 
 
-def test_every_option_of_a_training_is_read(monkeypatch, tmp_path):
-    """But `replay`, which awaits the training loop that replays."""
-    sprites, seen = experiments.get("vonet-sprites"), set()
-    short = replace(sprites, training=replace(sprites.training, updates=1))
-    monkeypatch.setattr(experiments, "get", lambda _: short)
-    parts = (TrainingConfig, OptimizerConfig, GroupConfig)
+def test_every_option_of_a_training_is_read(monkeypatch):
+    """But `updates`, which the run reads and not the update."""
+    made, seen = reduced_experiment(experiments.get("vonet-movi-a")), set()
+    small = ReplayConfig(videos=2, length=8, frames_per_update=2, frames_before_first_update=8)
+    config = replace(made.training, batch=2, replay=small)
+    model = made.build_model(seed=0)
+    footage = Footage([ArrayVideo("noise", np.zeros((4, 32, 32, 3), np.uint8))], (32, 32))
+    parts = (TrainingConfig, OptimizerConfig, GroupConfig, ReplayConfig)
 
     def spy(self, name):
         seen.add((type(self), name))
@@ -225,9 +231,9 @@ def test_every_option_of_a_training_is_read(monkeypatch, tmp_path):
 
     for part in parts:
         monkeypatch.setattr(part, "__getattribute__", spy)
-    demo.run(tmp_path, updates=None, seed=0)
+    Training(model, config, footage, seed=0).step()
     unread = {(part, field.name) for part in parts for field in fields(part)} - seen
-    assert unread == {(TrainingConfig, "replay")}
+    assert unread == {(TrainingConfig, "updates")}
 
 
 def test_the_largest_experiment_takes_a_step_at_full_size():

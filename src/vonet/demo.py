@@ -18,11 +18,12 @@ from vonet.evaluation import protocol as protocols
 from vonet.evaluation.report import Report
 from vonet.evaluation.run import evaluate_model, evaluate_trivial
 from vonet.figures.sheet import coloured, write_sheet
-from vonet.interface import Clip, total
+from vonet.interface import Clip
 from vonet.model.vonet import VONet
 from vonet.performance import keep_freed_memory
 from vonet.training.config import TrainingConfig
-from vonet.training.optimizer import Optimizer
+from vonet.training.loop import Training
+from vonet.training.segments import Footage
 
 TRAINING_VIDEOS, TRAINING_SEED, SCORED_VIDEOS, SHOWN_SEED = 256, 1, 32, 2
 
@@ -40,8 +41,7 @@ def run(out: Path, updates: int | None, seed: int) -> None:
     print(f"Learning objects from {len(pixels)} videos of sprites, without labels ({experiment.name}).")
 
     history = [_segments(model, shown)]
-    torch.manual_seed(seed)
-    progress = tqdm(train(model, experiment.training, pixels, updates), total=updates, unit="update")
+    progress = tqdm(train(model, experiment.training, pixels, updates, seed), total=updates, unit="update")
     for update, losses in enumerate(progress, start=1):
         progress.set_postfix({name: f"{value:.0f}" for name, value in losses.items()}, refresh=False)
         if update % max(updates // 6, 1) == 0:
@@ -75,19 +75,12 @@ def _report(model: VONet) -> str:
     return f"{report.table()}\nOn {len(videos)} videos never trained on, {report.verdict()}."
 
 
-def train(model: VONet, config: TrainingConfig, pixels: np.ndarray, updates: int):
-    """Random windows from fresh slots, one update after another; yields the losses of each."""
-    optimizer = Optimizer(config.optimizer, model.parameter_groups())
-    last_start = pixels.shape[1] - config.segment
-    model.train()
-    for update in range(updates):
-        videos = torch.randint(len(pixels), (config.batch,)).tolist()
-        starts = torch.randint(last_start + 1, (config.batch,)).tolist()
-        windows = np.stack([pixels[v, s : s + config.segment] for v, s in zip(videos, starts, strict=True)])
-        output = model(Clip(_frames(windows)), model.initial_state(config.batch), update)
-        total(output.losses, {name: weight(update) for name, weight in config.weights.items()}).backward()
-        optimizer.step(update)
-        yield {name: loss.mean().item() for name, loss in output.losses.items()}
+def train(model: VONet, config: TrainingConfig, pixels: np.ndarray, updates: int, seed: int = 0):
+    """One update after another; yields the losses of each."""
+    videos = [ArrayVideo(f"sprites {i}", video) for i, video in enumerate(pixels)]
+    training = Training(model, config, Footage(videos, model.size), seed)
+    for _ in range(updates):
+        yield training.step().losses
 
 
 def _frames(pixels: np.ndarray) -> Float[Tensor, "B T 3 H W"]:

@@ -88,6 +88,7 @@ class Run:
     ):
         self.experiment, self.out, self.options, self.processes = experiment, out, options, processes
         self.updates = experiment.training.updates if options.updates is None else options.updates
+        self.board = _tensorboard(out) if options.tensorboard and processes.is_first else None
         self.evaluate_every = options.evaluate_every or max(1, self.updates // 10)
         videos = vonet.data.open(data, split="train")
         self.validation = _validation(data, options.videos)
@@ -194,8 +195,10 @@ class Run:
     def _write(self, entry: dict[str, Any]) -> None:
         assert self.log is not None
         self.log.write(entry)
-        if self.options.tensorboard:
-            _to_tensorboard(self.out, entry)
+        if self.board is not None:
+            for group in ("losses", "norms", "scores"):
+                for name, value in entry.get(group, {}).items():
+                    self.board.add_scalar(f"{group}/{name}", value, entry["update"])
 
     def _evaluate(self, bar: tqdm, found: Update) -> None:
         """Scores on the same few validation videos each time, and their masks as pictures."""
@@ -282,12 +285,9 @@ def _stop_signals() -> Iterator[dict[str, bool]]:
             signal.signal(number, handler)
 
 
-def _to_tensorboard(out: Path, entry: Mapping[str, Any]) -> None:
+def _tensorboard(out: Path) -> Any:
     try:
         from torch.utils.tensorboard import SummaryWriter
     except ImportError:
         raise BadInput("--tensorboard needs the package tensorboard: pip install vonet[tensorboard]") from None
-    with SummaryWriter(str(out / "tensorboard")) as writer:
-        for group in ("losses", "norms", "scores"):
-            for name, value in entry.get(group, {}).items():
-                writer.add_scalar(f"{group}/{name}", value, entry["update"])
+    return SummaryWriter(str(out / "tensorboard"))
