@@ -100,12 +100,18 @@ def _parser() -> argparse.ArgumentParser:
     train.add_argument("experiment", metavar="EXPERIMENT", help="a name that vonet list shows")
     train.add_argument("--data", type=Path, required=True, help="videos; a store is best (vonet prepare)")
     train.add_argument("--out", type=Path, metavar="RUN", help="the run's folder (default: runs/EXPERIMENT)")
+    train.add_argument("--from", dest="start", type=Path, metavar="WEIGHTS", help="begin with these weights")
     train.add_argument("--resume", action="store_true", help="go on with the run in RUN")
     train.add_argument("--updates", type=int, help="stop at this update (default: as the experiment says)")
     train.add_argument("--minutes", type=float, help="stop after so much training, resumed parts included")
     train.add_argument("--seed", type=int, default=0)
     train.add_argument(
-        "--set", nargs="+", default=[], metavar="OPTION=VALUE", help="change the experiment, such as model.slots=7"
+        "--set",
+        nargs="+",
+        action="extend",
+        default=[],
+        metavar="OPTION=VALUE",
+        help="such as model.slots=7",
     )
     train.add_argument("--accumulate", type=int, default=1, help="compute a batch in so many parts (default: 1)")
     train.add_argument("--compile", action="store_true", help="torch.compile, where the machine can")
@@ -228,6 +234,7 @@ def _train(arguments: argparse.Namespace) -> None:
         videos=arguments.videos,
         save_minutes=arguments.save_minutes,
         tensorboard=arguments.tensorboard,
+        start=arguments.start,
     )
     out = arguments.out or Path("runs") / experiment.name
     train(experiment, arguments.data, out, options, arguments.resume or restarted(out))

@@ -10,6 +10,7 @@ import hashlib
 import os
 import signal
 import sys
+import threading
 import time
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
@@ -37,6 +38,7 @@ from vonet.training.distributed import Processes, any_process, joined_processes
 from vonet.training.log import Log
 from vonet.training.loop import NotFinite, Training, Update, collapse
 from vonet.training.segments import Footage
+from vonet.writing import PART, DiscRefusal
 
 PROTOCOL = "vonet"
 
@@ -48,6 +50,7 @@ class TrainOptions:
     minutes: stop after so much training in all, resumed parts included.
     evaluate_every, videos: score the first so many validation videos every so many updates (None: ten times).
     save_minutes: how much work a crash may cost.
+    start: weights to begin with, instead of fresh ones.
     """
 
     seed: int = 0
@@ -62,12 +65,16 @@ class TrainOptions:
     save_minutes: float = 5.0
     keep: int = 2
     tensorboard: bool = False
+    start: Path | None = None
 
     def __post_init__(self) -> None:
-        for name in ("updates", "minutes", "evaluate_every", "log_every", "videos", "keep", "accumulate"):
+        positive = ("updates", "minutes", "evaluate_every", "log_every", "videos", "keep", "accumulate", "save_minutes")
+        for name in positive:
             value = getattr(self, name)
-            if value is not None and value <= 0:
+            if value is not None and not value > 0:
                 raise BadInput(f"{name.replace('_', '-')} is {value}; it must be more than 0")
+        if self.seed < 0:
+            raise BadInput(f"the seed is {self.seed}; possible are 0 and above")
 
 
 def train(experiment: Experiment, data: Path, out: Path, options: TrainOptions, resume: bool = False) -> None:
@@ -79,7 +86,13 @@ def train(experiment: Experiment, data: Path, out: Path, options: TrainOptions, 
 
 def restarted(out: Path) -> bool:
     """Whether torchrun has started this process again after one died, and there is something to go on with."""
-    return int(os.environ.get("TORCHELASTIC_RESTART_COUNT", "0")) > 0 and checkpoint.latest(out) is not None
+    found = checkpoint.latest(out)
+    return int(os.environ.get("TORCHELASTIC_RESTART_COUNT", "0")) > 0 and found is not None and found["job"] == _job()
+
+
+def _job() -> str:
+    """The name of the torchrun that started this process: it restarts its own runs only."""
+    return os.environ.get("TORCHELASTIC_RUN_ID", "")
 
 
 class Run:
@@ -88,7 +101,6 @@ class Run:
     ):
         self.experiment, self.out, self.options, self.processes = experiment, out, options, processes
         self.updates = experiment.training.updates if options.updates is None else options.updates
-        self.board = _tensorboard(out) if options.tensorboard and processes.is_first else None
         self.evaluate_every = options.evaluate_every or max(1, self.updates // 10)
         videos = vonet.data.open(data, split="train")
         self.validation = _validation(data, options.videos)
@@ -108,53 +120,76 @@ class Run:
         if resume:
             _check_same(found, self.about, out)
         processes.wait()
+        if processes.is_first:
+            for abandoned in out.rglob(f"*{PART}"):
+                abandoned.unlink(missing_ok=True)
         model = experiment.build_model(seed=options.seed).to(processes.device)
+        if options.start is not None and not resume:
+            _begin_with(model, options.start)
         if options.compile:
             compile_encoder(model)
         half = processes.device != "cpu" and torch.cuda.is_bf16_supported()
         footage = Footage(videos, model.size, processes.device)
         self.training = Training(model, experiment.training, footage, options.seed, processes, options.accumulate, half)
-        self.seconds = 0.0
+        self.seconds, self.stepping = 0.0, 0.0
+        self.scored: dict[str, float] = {}
         if resume:
             memory = checkpoint.load(out, processes)
             self.training.recall(memory)
             self.seconds = memory[1]["seconds"]
+            if processes.is_first:
+                weights.save(out, model, experiment)  # a crash may have come between the checkpoint and these
+        self.board = _tensorboard(out, self.training.update) if options.tensorboard and processes.is_first else None
         self.log = Log(out / "log.jsonl", self.training.update) if processes.is_first else None
         self.trivial = self._trivial() if processes.is_first and self.validation else {}
 
     def learn(self, stop: dict[str, bool]) -> None:
         """The loop. Saves at its end, when asked to stop, and every few minutes."""
-        training, options = self.training, self.options
+        training = self.training
         begun, earlier, saved = time.monotonic(), self.seconds, time.monotonic()
         bar = self._bar()
+        ended = training.update >= self.updates or self._time_is_up()
         with bar:
-            while training.update < self.updates:
+            while not ended:
                 found = self._step()
                 self.seconds = earlier + time.monotonic() - begun
-                last = training.update == self.updates or self._time_is_up()
-                self._show(bar, found)
-                if training.update % self.evaluate_every == 0 or last:
-                    self._evaluate(bar, found)
                 stopped = any_process(stop["asked"], self.processes)
-                due = any_process(time.monotonic() - saved > 60 * options.save_minutes, self.processes)
-                if last or stopped or due:
-                    self.save()
+                ended = training.update == self.updates or self._time_is_up() or stopped
+                self._show(bar, found)
+                due = any_process(time.monotonic() - saved > 60 * self.options.save_minutes, self.processes)
+                if ended or due:
+                    self._save(bar, must=ended)
                     saved = time.monotonic()
-                if last or stopped:
-                    break
+                if not stopped and (ended or training.update % self.evaluate_every == 0):
+                    self._evaluate(bar, found)
+        if self.board is not None:
+            self.board.close()
         self._say(
             f"{self.out} is at update {training.update} of {self.updates}."
             + (" Go on with --resume." if training.update < self.updates else f" Next: vonet evaluate {self.out} DATA")
         )
 
-    def _step(self) -> Update:
+    def _save(self, bar: tqdm, must: bool) -> None:
+        """A disc that is full in between is no reason to stop learning; at the end it is an error."""
         try:
-            return self.training.step()
+            self.save()
+        except DiscRefusal as error:
+            if must or self.processes.count > 1:
+                raise
+            bar.write(f"not saved: {error}")
+
+    def _step(self) -> Update:
+        begin = time.monotonic()
+        try:
+            found = self.training.step()
+            self.stepping += time.monotonic() - begin
+            return found
         except NotFinite as error:
-            found = checkpoint.latest(self.out)
-            good = f"the last good checkpoint is of update {found['update']}" if found else "there is no checkpoint yet"
+            latest = checkpoint.latest(self.out)
+            good = f"the last checkpoint is of update {latest['update']}" if latest else "there is no checkpoint yet"
+            again = f" with --from {self.out}" if latest else ""
             raise BadInput(
-                f"{error}; {good}: resume from it, and if it happens again lower the learning rates or clip more"
+                f"{error}; {good}. Begin a new run{again}, with lower learning rates or more clipping (--set)"
             ) from None
 
     def _time_is_up(self) -> bool:
@@ -163,9 +198,8 @@ class Run:
 
     def save(self) -> None:
         tensors, facts = self.training.remember()
-        checkpoint.save(
-            self.out, (tensors, {**facts, "seconds": self.seconds}), self.about, self.processes, self.options.keep
-        )
+        memory = tensors, {**facts, "seconds": self.seconds}
+        checkpoint.save(self.out, memory, {**self.about, "job": _job()}, self.processes, self.options.keep)
         if self.processes.is_first:
             weights.save(self.out, self.training.model, self.experiment)
 
@@ -185,9 +219,10 @@ class Run:
             return
         update = self.training.update
         bar.update()
-        bar.set_postfix({name: f"{value:.4g}" for name, value in found.losses.items()}, refresh=False)
+        scored = {name: f"{100 * value:.1f}" for name, value in self.scored.items()}
+        bar.set_postfix({**{name: f"{value:.4g}" for name, value in found.losses.items()}, **scored}, refresh=False)
         if update % self.options.log_every == 0 or update == self.updates:
-            waiting = self.training.segments.seconds_reading / max(self.seconds, 1e-9)
+            waiting = self.training.segments.seconds_reading / max(self.stepping, 1e-9)
             entry = {"losses": found.losses, "norms": found.norms, "entropy": found.entropy}
             entry |= {"largest_slot": found.largest_slot, "waiting": waiting}
             self._write({"update": update, "seconds": self.seconds, **entry})
@@ -212,6 +247,7 @@ class Run:
             model.eval()
             rows = evaluate_model(model, model.size, self.validation, protocols.get(PROTOCOL), progress=False)
             scores = {name: mean for name, (mean, _) in summary(rows)["model"].items()}
+            self.scored = {name: scores[name] for name in HEADLINES}
             said = ", ".join(f"{name} {100 * scores[name]:.1f}" for name in HEADLINES)
             bar.write(f"update {self.training.update}: {said}")
             self._write({"update": self.training.update, "seconds": self.seconds, "scores": scores, "alarm": alarm})
@@ -277,6 +313,9 @@ def _stop_signals() -> Iterator[dict[str, bool]]:
             raise KeyboardInterrupt
         stop["asked"] = True
 
+    if threading.current_thread() is not threading.main_thread():  # only the main thread may listen
+        yield stop
+        return
     before = {number: signal.signal(number, ask) for number in (signal.SIGINT, signal.SIGTERM)}
     try:
         yield stop
@@ -285,9 +324,17 @@ def _stop_signals() -> Iterator[dict[str, bool]]:
             signal.signal(number, handler)
 
 
-def _tensorboard(out: Path) -> Any:
+def _begin_with(model: Any, path: Path) -> None:
+    other, _ = weights.load(path)
+    try:
+        model.load_state_dict(other.state_dict())
+    except RuntimeError:
+        raise BadInput(f"the weights in {path} are of another model than the experiment's") from None
+
+
+def _tensorboard(out: Path, update: int) -> Any:
     try:
         from torch.utils.tensorboard import SummaryWriter
     except ImportError:
         raise BadInput("--tensorboard needs the package tensorboard: pip install vonet[tensorboard]") from None
-    return SummaryWriter(str(out / "tensorboard"))
+    return SummaryWriter(str(out / "tensorboard"), purge_step=update)

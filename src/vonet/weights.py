@@ -14,13 +14,12 @@ from pathlib import Path
 from typing import Any
 
 from safetensors import SafetensorError, safe_open
-from safetensors.torch import save_file
 
 from vonet import experiments
 from vonet.errors import BadInput
 from vonet.experiments.experiment import Experiment
 from vonet.model.vonet import VONet
-from vonet.writing import written_aside
+from vonet.writing import save_tensors, written_aside
 
 WEIGHTS, CONFIG = "model.safetensors", "config.json"
 
@@ -28,11 +27,9 @@ WEIGHTS, CONFIG = "model.safetensors", "config.json"
 def save(folder: Path, model: VONet, experiment: Experiment) -> None:
     """Both files, each whole or not at all."""
     text = json.dumps(described(experiment), indent=2)
-    tensors = {name: tensor.detach().cpu().contiguous() for name, tensor in model.state_dict().items()}
     with written_aside(folder / CONFIG) as aside:
         aside.write_text(text + "\n", encoding="utf-8")
-    with written_aside(folder / WEIGHTS) as aside:
-        save_file(tensors, aside, metadata={"vonet": text})
+    save_tensors(folder / WEIGHTS, model.state_dict(), {"vonet": text})
 
 
 def load(path: Path | str) -> tuple[VONet, Experiment]:

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import errno
 import os
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
 from vonet.errors import BadInput
 
@@ -29,6 +30,18 @@ def written_aside(path: Path) -> Iterator[Path]:
             aside.replace(path)
         finally:
             aside.unlink(missing_ok=True)
+
+
+def save_tensors(path: Path, tensors: Mapping[str, Any], metadata: Mapping[str, str]) -> None:
+    """A safetensors file, whole or not at all."""
+    from safetensors import SafetensorError
+    from safetensors.torch import save_file
+
+    with written_aside(path) as aside:
+        try:
+            save_file({name: t.detach().cpu().contiguous() for name, t in tensors.items()}, aside, dict(metadata))
+        except SafetensorError as error:  # in which it wraps what the disc said
+            raise DiscRefusal(f"{path} cannot be written ({error}): make room, or choose another place") from None
 
 
 @contextmanager

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping, Sequence
 from dataclasses import fields, is_dataclass, replace
-from typing import Any
+from typing import Any, get_args, get_type_hints
 
 from vonet.errors import BadInput
 from vonet.experiments.experiment import Experiment
@@ -21,19 +21,26 @@ def overridden(experiment: Experiment, changes: Sequence[str]) -> Experiment:
     return experiment
 
 
-def _changed(part: Any, path: Sequence[str], text: str, whole: str) -> Any:
+def _changed(part: Any, path: Sequence[str], text: str, whole: str, optional: bool = False) -> Any:
     if not path:
-        return _value(part, text, whole)
+        return _value(part, text, whole, optional)
     name, *rest = path
     if is_dataclass(part) and name in {option.name for option in fields(part)}:
-        return replace(part, **{name: _changed(getattr(part, name), rest, text, whole)})  # type: ignore[type-var]
+        may_be_none = type(None) in get_args(get_type_hints(type(part))[name])
+        changed = _changed(getattr(part, name), rest, text, whole, may_be_none)
+        return replace(part, **{name: changed})  # type: ignore[type-var]
     if isinstance(part, Mapping) and name in part:
         return {**part, name: _changed(part[name], rest, text, whole)}
+    if part is None:
+        raise BadInput(f"there is no option {whole!r}: this experiment has nothing there")
     possible = [o.name for o in fields(part)] if is_dataclass(part) else list(part) if isinstance(part, Mapping) else []
     raise BadInput(f"there is no option {whole!r}: {name!r} is not among {', '.join(possible) or 'any'}")
 
 
-def _value(old: Any, text: str, whole: str) -> Any:
+def _value(old: Any, text: str, whole: str, optional: bool) -> Any:
+    """A value like the old one; `null` where the option may be without."""
+    if optional and text == "null":
+        return None
     if isinstance(old, str):
         return text
     try:
@@ -44,12 +51,14 @@ def _value(old: Any, text: str, whole: str) -> Any:
         return _tuple(new)
     if isinstance(old, float) and isinstance(new, int) and not isinstance(new, bool):
         return float(new)
-    if type(new) is type(old) and not isinstance(new, dict):
+    if type(new) is type(old) and not isinstance(new, dict) and new == new:
         return new
-    kind = "a list, such as [64, 64]" if isinstance(old, tuple) else f"of type {type(old).__name__}"
+    if old is None and optional and isinstance(new, int | float):
+        return float(new)
     if is_dataclass(old) or isinstance(old, Mapping) or old is None:
-        raise BadInput(f"{whole} is a part and not a value; name one of its options")
-    raise BadInput(f"{whole} is {old!r} and {text!r} was given; it must be {kind}")
+        raise BadInput(f"{whole} is a part and not a value; name one of its options" + ", or null" * optional)
+    kind = "a list, such as [64, 64]" if isinstance(old, tuple) else f"of type {type(old).__name__}"
+    raise BadInput(f"{whole} is {old!r} and {text!r} was given; it must be {kind}" + ", or null" * optional)
 
 
 def _tuple(values: list[Any]) -> tuple[Any, ...]:

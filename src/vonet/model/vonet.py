@@ -69,6 +69,8 @@ class VONetConfig:
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "size", tuple(self.size))  # a list, as JSON has it, will do
+        if len(self.size) != 2 or not all(isinstance(side, int) and side > 0 for side in self.size):
+            raise BadInput(f"size is {self.size}; it must be the height and width of frames, two positive integers")
         _check_slots(self.slots)
         check_choice("enlargement", self.enlargement, Enlargement)
 

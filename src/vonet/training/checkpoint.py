@@ -13,12 +13,11 @@ from pathlib import Path
 from typing import Any
 
 from safetensors import SafetensorError, safe_open
-from safetensors.torch import save_file
 
 from vonet.errors import BadInput
 from vonet.training.distributed import Processes
 from vonet.training.segments import Memory
-from vonet.writing import written_aside
+from vonet.writing import save_tensors, written_aside
 
 FOLDER, LATEST = "checkpoints", "latest.json"
 
@@ -31,16 +30,16 @@ def save(run: Path, memory: Memory, about: Mapping[str, Any], processes: Process
     """Write a checkpoint; all processes call this together. Only the last `keep` are kept."""
     tensors, facts = memory
     path = _file(run, facts["update"], processes)
-    ours = {name: tensor.detach().cpu().contiguous() for name, tensor in tensors.items()}
-    with written_aside(path) as aside:
-        save_file(ours, aside, metadata={"facts": json.dumps(facts)})
+    save_tensors(path, tensors, {"facts": json.dumps(facts)})
     processes.wait()
     if processes.is_first:
         with written_aside(run / FOLDER / LATEST) as aside:
             latest = {"update": facts["update"], "processes": processes.count, **about}
             aside.write_text(json.dumps(latest, indent=1) + "\n", encoding="utf-8")
         updates = sorted({int(old.name[:8]) for old in (run / FOLDER).glob("*.safetensors")})
-        for update in updates[:-keep]:
+        abandoned = [update for update in updates if update > facts["update"]]
+        outdated = [update for update in updates if update <= facts["update"]][:-keep]
+        for update in abandoned + outdated:
             for old in (run / FOLDER).glob(f"{update:08d}-*.safetensors"):
                 old.unlink(missing_ok=True)
     processes.wait()

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
+from vonet.errors import BadInput
 from vonet.schedule import Schedule
 from vonet.training.optimizer import OptimizerConfig
 from vonet.training.replay import ReplayConfig
@@ -22,3 +23,9 @@ class TrainingConfig:
     optimizer: OptimizerConfig
     replay: ReplayConfig | None
     """None: each segment is a random window of a video and starts with fresh slots."""
+
+    def __post_init__(self) -> None:
+        if min(self.updates, self.batch, self.segment) < 1:
+            raise BadInput(
+                f"{self.updates} updates of {self.batch} segments of {self.segment} frames: each must be 1 or more"
+            )

@@ -13,7 +13,7 @@ from torch import Tensor, nn
 from vonet.errors import BadInput
 from vonet.interface import Output, total
 from vonet.training.config import TrainingConfig
-from vonet.training.distributed import Processes, average_gradients
+from vonet.training.distributed import Processes, any_process, average_gradients
 from vonet.training.optimizer import Optimizer
 from vonet.training.replay import Replay
 from vonet.training.segments import Footage, Memory, Segments, Windows
@@ -60,8 +60,9 @@ class Training:
             )
         self.optimizer = Optimizer(config.optimizer, model.parameter_groups())
         rng = np.random.default_rng([seed, self.processes.rank])
-        replayed = config.replay is not None and hasattr(model, "step")
-        self.segments: Segments = Replay(config.replay, footage, rng) if replayed else Windows(footage, rng)  # type: ignore
+        self.segments: Segments = Windows(footage, rng)
+        if config.replay is not None and hasattr(model, "step"):
+            self.segments = Replay(config.replay.share(self.processes.count), footage, rng)
         torch.manual_seed(seed + 1_000_003 * self.processes.rank)
         self.update = 0
         self._part, self._accumulate = config.batch // shares, accumulate
@@ -101,9 +102,11 @@ class Training:
         found.largest_slot += area.max(dim=-1).values.mean().item() / self._accumulate
 
     def _check_finite(self, losses: Mapping[str, Tensor]) -> None:
+        """All processes stop together, or the others would wait for this one for ever."""
         wrong = [name for name, loss in losses.items() if not torch.isfinite(loss).all()]
-        if wrong:
-            raise self._not_finite(f"the loss {' and '.join(map(repr, wrong))} is not finite")
+        if any_process(bool(wrong), self.processes):
+            named = f"the loss {' and '.join(map(repr, wrong))}" if wrong else "a loss in another process"
+            raise self._not_finite(f"{named} is not finite")
 
     def _not_finite(self, what: str) -> NotFinite:
         """Which parameters are to blame, as far as can be told: they are what they were before this update."""

@@ -35,6 +35,18 @@ class ReplayConfig:
     frames_before_first_update: int = 50_000
     """Watched in all, before the first update."""
 
+    def __post_init__(self) -> None:
+        if min(self.videos, self.length, self.frames_per_update) < 1 or self.frames_before_first_update < 0:
+            raise BadInput(f"{self}: videos, length and frames per update must be 1 or more")
+
+    def share(self, processes: int) -> ReplayConfig:
+        """What one of several processes does of it."""
+        return replace(
+            self,
+            videos=max(1, self.videos // processes),
+            frames_before_first_update=self.frames_before_first_update // processes,
+        )
+
 
 class Replay:
     """All watched videos advance together, so one count of frames serves all; memory is a ring over time."""
@@ -94,7 +106,8 @@ class Replay:
         rows = {}
         for name, kept in self._state.items():
             new = getattr(fresh, name)
-            rows[name] = torch.where(chosen.to(kept.device).view(-1, *[1] * (kept.ndim - 1)), new, kept)
+            where = chosen.to(new.device).view(-1, *[1] * (new.ndim - 1))
+            rows[name] = torch.where(where, new, kept.to(new.device))
         return rows
 
     def _store(self, state: State, begins: Bool[np.ndarray, " W"]) -> None:

@@ -27,7 +27,8 @@ Memory = tuple[dict[str, Tensor], dict[str, Any]]
 class Segments(Protocol):
     """A source of segments. `seconds_reading` counts the time that was spent on getting frames."""
 
-    seconds_reading: float
+    @property
+    def seconds_reading(self) -> float: ...
 
     def watch(self, model: StreamingModel[Any]) -> None:
         """What is to be done before each update."""
