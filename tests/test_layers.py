@@ -26,7 +26,7 @@ ALLOWED = {
     "training": {"errors", "writing", "interface", "schedule", "data"},
     "experiments": {"errors", "interface", "schedule", "performance", "blocks", "model", "training"},
     "weights": {"errors", "writing", "model", "experiments"},
-    "evaluate": {"errors", "interface", "performance", "data", "evaluation", "weights"},
+    "evaluate": {"errors", "interface", "performance", "data", "training", "evaluation", "weights"},
     "train": {
         *("errors", "writing", "interface", "performance", "data", "training"),
         *("evaluation", "figures", "experiments", "weights"),

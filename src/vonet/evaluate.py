@@ -2,10 +2,7 @@
 
 from __future__ import annotations
 
-import os
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
-from datetime import timedelta
+from collections.abc import Sequence
 from pathlib import Path
 
 import torch
@@ -19,6 +16,7 @@ from vonet.evaluation.report import Report
 from vonet.evaluation.run import Row, evaluate_model, evaluate_trivial, in_all_processes
 from vonet.interface import Enlargement
 from vonet.performance import keep_freed_memory
+from vonet.training.distributed import joined_processes
 
 
 def evaluate(
@@ -44,13 +42,14 @@ def evaluate(
     model, experiment = weights.load(path)
     everything = vonet.data.open(data, split=split)
     chosen = everything[:videos]
-    with _processes() as (first, device):
+    with joined_processes() as processes:
+        device = processes.device
         model.to(device)
         with torch.inference_mode():
             look, _ = model.step(torch.zeros(1, 3, *model.size, device=device), model.initial_state(1, slots))
         number, h, w = look.log_masks.shape[-3:]
         how = masks or look.enlargement
-        show = progress and first
+        show = progress and processes.is_first
 
         def watch(share: Sequence[Video]) -> list[Row]:
             return evaluate_model(
@@ -95,19 +94,3 @@ def file_name(report: Report) -> str:
             *(f"{about[key]}{key}" for key in ("videos", "slots", "seeds")),
         ]
     )
-
-
-@contextmanager
-def _processes() -> Iterator[tuple[bool, str]]:
-    """Joins the other processes of torchrun, if any; gives whether this is the first, and where to compute."""
-    from torch import distributed
-
-    several = int(os.environ.get("WORLD_SIZE", "1")) > 1
-    device = f"cuda:{os.environ.get('LOCAL_RANK', '0')}" if torch.cuda.is_available() else "cpu"
-    if several:
-        distributed.init_process_group("gloo", timeout=timedelta(days=1))
-    try:
-        yield not several or distributed.get_rank() == 0, device
-    finally:
-        if several:
-            distributed.destroy_process_group()

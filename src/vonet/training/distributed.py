@@ -9,9 +9,14 @@ import os
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from datetime import timedelta
 
 import torch
 from torch import distributed, nn
+
+
+PATIENCE = timedelta(hours=12)
+"""How long processes wait for each other: one may evaluate, or have longer videos."""
 
 
 @dataclass(frozen=True)
@@ -46,7 +51,7 @@ def joined_processes() -> Iterator[Processes]:
     # torchrun keeps one store for all attempts: after a restart the addresses of dead processes would still be there
     store = distributed.PrefixStore(f"attempt {os.environ.get('TORCHELASTIC_RESTART_COUNT', '0')}", store)
     backend = "cpu:gloo,cuda:nccl" if on_gpu else "gloo"
-    distributed.init_process_group(backend, store=store, rank=rank, world_size=count)
+    distributed.init_process_group(backend, store=store, rank=rank, world_size=count, timeout=PATIENCE)
     try:
         yield Processes(distributed.get_rank(), count, device)
     finally:
