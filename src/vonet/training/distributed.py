@@ -14,7 +14,6 @@ from datetime import timedelta
 import torch
 from torch import distributed, nn
 
-
 PATIENCE = timedelta(hours=12)
 """How long processes wait for each other: one may evaluate, or have longer videos."""
 
