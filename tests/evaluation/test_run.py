@@ -318,12 +318,11 @@ def rows_with(model, rival):
 def test_the_verdict_says_who_is_better():
     better = Report({}, rows_with((0.5, 0.5), (0.4, 0.1)), {}).verdict()
     assert "it beats every trivial method: 10.0 points in FG-ARI ahead of k-means and 30.0 points in mIoU" in better
-    for scores in ((0.3, 0.1), (0.3, 0.5)):
-        verdict = Report({}, rows_with(scores, (0.4, 0.1)), {}).verdict()
-        assert (
-            "it has learned nothing that trivial methods do not know: 10.0 points in FG-ARI behind k-means" in verdict
-        )
-    level = Report({}, rows_with((0.4, 0.5), (0.4, 0.1)), {}).verdict()
+    neither = Report({}, rows_with((0.3, 0.1), (0.4, 0.1)), {}).verdict()
+    assert "it has learned nothing that trivial methods do not know: 10.0 points in FG-ARI behind k-means" in neither
+    one = Report({}, rows_with((0.3, 0.5), (0.4, 0.1)), {}).verdict()
+    assert "it does not beat every trivial method: 10.0 points in FG-ARI behind k-means and 30.0 points in mIoU" in one
+    level = Report({}, rows_with((0.4, 0.1), (0.4, 0.1)), {}).verdict()
     assert "learned nothing" in level
     assert "0.0 points in FG-ARI level with k-means" in level
 

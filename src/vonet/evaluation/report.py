@@ -59,6 +59,8 @@ class Report:
         said = " and ".join(leads)
         if min(leads.values()) > 0:
             return f"it beats every trivial method: {said}"
+        if max(leads.values()) > 0:
+            return f"it does not beat every trivial method: {said}"
         return f"it has learned nothing that trivial methods do not know: {said}"
 
     def table(self) -> str:
