@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 
 from vonet.errors import BadInput
 from vonet.interface import Output, total
@@ -171,7 +171,3 @@ def collapse(update: Update) -> str | None:
     if update.largest_slot > 0.98:
         return "one slot takes nearly all pixels"
     return None
-
-
-def parameters_of(model: nn.Module) -> int:
-    return sum(p.numel() for p in model.parameters())
