@@ -221,7 +221,7 @@ def _prepare(arguments: argparse.Namespace) -> None:
 def _train(arguments: argparse.Namespace) -> None:
     from vonet import experiments
     from vonet.experiments.overrides import overridden
-    from vonet.train import TrainOptions, restarted, train
+    from vonet.train import TrainOptions, train
 
     experiment = overridden(experiments.get(arguments.experiment), arguments.set)
     options = TrainOptions(
@@ -237,7 +237,7 @@ def _train(arguments: argparse.Namespace) -> None:
         start=arguments.start,
     )
     out = arguments.out or Path("runs") / experiment.name
-    train(experiment, arguments.data, out, options, arguments.resume or restarted(out))
+    train(experiment, arguments.data, out, options, arguments.resume)
 
 
 def _list(arguments: argparse.Namespace) -> None:

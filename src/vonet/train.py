@@ -81,13 +81,16 @@ def train(experiment: Experiment, data: Path, out: Path, options: TrainOptions, 
     """Train until the updates or minutes are used up, or a signal asks to stop; then everything is saved."""
     keep_freed_memory()
     with joined_processes() as processes, _stop_signals() as stop:
+        resume = resume or _restarted(out, processes)
         Run(experiment, data, out, options, processes, resume).learn(stop)
 
 
-def restarted(out: Path) -> bool:
-    """Whether torchrun has started this process again after one died, and there is something to go on with."""
+def _restarted(out: Path, processes: Processes) -> bool:
+    """Whether torchrun has started these processes again after one died, and there is something to go on with. Only
+    the machine on which it died counts a restart, so one process that knows of it is enough."""
     found = checkpoint.latest(out)
-    return int(os.environ.get("TORCHELASTIC_RESTART_COUNT", "0")) > 0 and found is not None and found["job"] == _job()
+    counted = int(os.environ.get("TORCHELASTIC_RESTART_COUNT", "0")) > 0
+    return any_process(counted, processes) and found is not None and found["job"] == _job()
 
 
 def _job() -> str:
@@ -104,6 +107,7 @@ class Run:
         self.evaluate_every = options.evaluate_every or max(1, self.updates // 10)
         videos = vonet.data.open(data, split="train")
         self.validation = _validation(data, options.videos)
+        self.shown = _shown(data, videos, options.pictures)
         self.about = {
             "experiment": weights.described(experiment),
             "seed": options.seed,
@@ -147,9 +151,8 @@ class Run:
         """The loop. Saves at its end, when asked to stop, and every few minutes."""
         training = self.training
         begun, earlier, saved = time.monotonic(), self.seconds, time.monotonic()
-        bar = self._bar()
-        ended = training.update >= self.updates or self._time_is_up()
-        with bar:
+        ended = training.update >= self.updates or self._time_is_up() or not self._begin(stop)
+        with self._bar() as bar:
             while not ended:
                 found = self._step()
                 self.seconds = earlier + time.monotonic() - begun
@@ -164,10 +167,27 @@ class Run:
                     self._evaluate(bar, found)
         if self.board is not None:
             self.board.close()
-        self._say(
-            f"{self.out} is at update {training.update} of {self.updates}."
-            + (" Go on with --resume." if training.update < self.updates else f" Next: vonet evaluate {self.out} DATA")
+        self._say(f"{self.out} is at update {training.update} of {self.updates}. {self._what_next()}")
+
+    def _begin(self, stop: dict[str, bool]) -> bool:
+        """Watch what is to be watched before the first update. False where a signal asks to stop meanwhile: so far
+        nothing is learned, and nothing is saved."""
+        frames = tqdm(
+            range(self.training.segments.frames_to_begin),
+            desc="watching",
+            unit="frame",
+            disable=not self.processes.is_first or self.training.segments.frames_to_begin < 100,
         )
+        for _ in frames:
+            if any_process(stop["asked"], self.processes):
+                return False
+            self.training.segments.watch(self.training.model, frames=1)
+        return True
+
+    def _what_next(self) -> str:
+        if self.training.update >= self.updates:
+            return f"Next: vonet evaluate {self.out} DATA"
+        return "Go on with --resume." if self.training.update else "Nothing was learned yet, and nothing is saved."
 
     def _save(self, bar: tqdm, must: bool) -> None:
         """A disc that is full in between is no reason to stop learning; at the end it is an error."""
@@ -251,8 +271,7 @@ class Run:
             said = ", ".join(f"{name} {100 * scores[name]:.1f}" for name in HEADLINES)
             bar.write(f"update {self.training.update}: {said}")
             self._write({"update": self.training.update, "seconds": self.seconds, "scores": scores, "alarm": alarm})
-            shown = self.validation[: self.options.pictures]
-            write_mask_sheet(self.out / "pictures" / f"{self.training.update:08d}.png", model, shown)
+        write_mask_sheet(self.out / "pictures" / f"{self.training.update:08d}.png", self.training.model, self.shown)
         write_curves(self.out / "curves.png", self.log.entries, self.trivial)
 
     def _trivial(self) -> dict[str, dict[str, float]]:
@@ -276,6 +295,13 @@ def _validation(data: Path, count: int) -> list[Video]:
         return []
     chosen = videos.in_split("validation")
     return [video for video in (chosen[i] for i in range(min(count, len(chosen)))) if video.has_ids]
+
+
+def _shown(data: Path, training: Videos, count: int) -> list[Video]:
+    """The videos whose masks are drawn: of the validation split where there is one, labelled or not."""
+    videos = vonet.data.open(data)
+    chosen = videos.in_split("validation") if "validation" in videos.splits else training
+    return [chosen[i] for i in range(min(count, len(chosen)))]
 
 
 def _fingerprint(videos: Videos) -> str:

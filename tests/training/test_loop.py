@@ -4,9 +4,11 @@ import json
 import os
 import resource
 import signal
+import socket
 import subprocess
 import sys
 import time
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from pathlib import Path
 
@@ -14,6 +16,7 @@ import numpy as np
 import pytest
 import torch
 from safetensors.torch import load_file
+from torch import distributed
 
 from tests.reduced import reduced_experiment
 from vonet import experiments, weights
@@ -25,7 +28,7 @@ from vonet.errors import BadInput
 from vonet.experiments.overrides import overridden
 from vonet.schedule import constant
 from vonet.training import checkpoint
-from vonet.training.distributed import Processes
+from vonet.training.distributed import Processes, attempt_name
 from vonet.training.log import Log
 from vonet.training.loop import NotFinite, Training, Update, collapse
 from vonet.training.replay import Replay, ReplayConfig
@@ -92,6 +95,17 @@ def test_stopping_and_going_on_is_not_stopping(tmp_path, name, replay):
     assert memories[0][1] == memories[1][1]
     for key, tensor in memories[0][0].items():
         assert torch.equal(tensor, memories[1][0][key]), key
+
+
+def test_half_the_precision_learns_the_same_way():
+    """bfloat16, as on GPUs that have it: the losses of the first updates are those of float32 to two digits or so."""
+    found = []
+    for half in (False, True):
+        run = training(half=half)
+        found.append([run.step().losses["reconstruction"] for _ in range(5)])
+        assert all(p.dtype == torch.float32 for p in run.model.parameters())
+    assert found[0] == pytest.approx(found[1], rel=0.05)
+    assert found[0] != found[1]
 
 
 def test_seeds_decide_everything():
@@ -508,6 +522,24 @@ def test_a_run_may_begin_with_weights(world, tmp_path, finished):
     assert sum(away.values()) < 0.5 * sum(from_fresh.values())
 
 
+def test_masks_are_drawn_where_nothing_is_labelled(world, tmp_path):
+    """Videos of one's own: no validation split, no true ids, and still one sees it learn."""
+    from PIL import Image
+
+    from vonet import data
+
+    for video in data.open(world, split="train")[:3]:
+        for i, frame in enumerate(video.frames):
+            path = tmp_path / f"own/{video.name}/{i:03d}.png"
+            path.parent.mkdir(parents=True, exist_ok=True)
+            Image.fromarray(frame).save(path)
+    done = run(["-m", "vonet", "prepare", str(tmp_path / "own"), str(tmp_path / "store"), "--size", "32"])
+    assert done.returncode == 0, done.stderr
+    done = run(command(tmp_path / "store", tmp_path / "run", "--updates", 2, "--evaluate-every", 2))
+    assert done.returncode == 0, done.stderr
+    assert (tmp_path / "run/pictures/00000002.png").stat().st_size > 1000
+
+
 def test_time_is_up(world, tmp_path):
     done = run(command(world, tmp_path / "run", "--updates", 100_000, "--minutes", 0.03))
     assert done.returncode == 0, done.stderr
@@ -567,6 +599,45 @@ def test_a_process_that_dies_is_started_again_and_all_ends_the_same(world, tmp_p
         if name.startswith(("model/", "optimizer/")):
             assert torch.equal(tensor, shards[1][name]), name  # the processes learn one model
     assert not torch.equal(shards[0]["random/cpu"], shards[1]["random/cpu"])  # from different segments
+
+
+def test_a_process_that_dies_on_one_of_two_machines_is_started_again(world, tmp_path):
+    """Two agents, as on two machines: only one of them counts the restart, and all go on together."""
+    with socket.socket() as free:
+        free.bind(("localhost", 0))
+        endpoint = f"localhost:{free.getsockname()[1]}"
+    out = tmp_path / "run"
+    agent = ["-m", "torch.distributed.run", "--nnodes", "2", "--nproc-per-node", "1", "--rdzv-backend", "c10d"]
+    agent += ["--rdzv-endpoint", endpoint, "--rdzv-id", "two", "--max-restarts", "2"]
+    training = command(world, out, "--updates", 40, "--save-minutes", 0.0001, "--evaluate-every", 40, "--videos", 1)
+    pipes = {"stderr": subprocess.PIPE, "stdout": subprocess.PIPE, "text": True, "env": ONE_THREAD}
+    agents = [subprocess.Popen([sys.executable, *agent, *training], **pipes) for _ in range(2)]
+    while not (out / "checkpoints/latest.json").exists():
+        assert all(process.poll() is None for process in agents)
+        time.sleep(0.05)
+    first = checkpoint.latest(out)["update"]
+    os.kill(_children(agents[1].pid)[0], signal.SIGKILL)
+    for process in agents:
+        _, errors = process.communicate(timeout=200)
+        assert process.returncode == 0, errors
+    assert first < 40
+    shards = [load_file(path) for path in sorted((out / "checkpoints").glob("00000040-*.safetensors"))]
+    assert len(shards) == 2
+    for name, tensor in shards[0].items():
+        if name.startswith("model/"):
+            assert torch.equal(tensor, shards[1][name]), name
+
+
+def test_attempts_have_names_of_their_own():
+    """Whatever the processes of an earlier attempt left in the store."""
+    store = distributed.HashStore()
+    names = []
+    for _ in range(3):
+        with ThreadPoolExecutor(3) as pool:
+            said = list(pool.map(lambda rank: attempt_name(store, rank, 3), (0, 1, 2)))
+        assert len(set(said)) == 1
+        names += said[:1]
+    assert len(set(names)) == 3
 
 
 def _children(pid):

@@ -111,7 +111,7 @@ def test_replay_is_the_plain_version(length):
 
 def test_everything_is_watched_and_sampled_evenly():
     replay, model = made(watched=2, length=60, first=2 * 56), Tracer()
-    replay.watch(model)
+    replay.watch(model, frames=replay.frames_to_begin)
     assert replay.watched_frames == 56  # two passes over the 28 frames, for each of the two
     seen = np.zeros(120)
     for _ in range(400):
@@ -124,10 +124,13 @@ def test_everything_is_watched_and_sampled_evenly():
 
 def test_frames_before_the_first_update_are_watched_once():
     replay, model = made(watched=4, first=41), Tracer()
-    replay.watch(model)
-    assert replay.watched_frames == 10
-    replay.watch(model)
+    assert replay.frames_to_begin == 10
+    replay.watch(model, frames=3)  # a part of them
+    assert replay.frames_to_begin == 7
+    replay.watch(model)  # the rest, and what each update has
     assert replay.watched_frames == 12
+    replay.watch(model)
+    assert replay.watched_frames == 14
 
 
 def test_too_little_to_sample_from_is_said():

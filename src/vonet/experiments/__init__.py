@@ -8,6 +8,7 @@ from __future__ import annotations
 from vonet.errors import BadInput
 from vonet.experiments.ablations import ablations
 from vonet.experiments.experiment import Experiment
+from vonet.experiments.laptop import laptop_a
 from vonet.experiments.sprites import vonet_sprites
 from vonet.experiments.vonet import vonet_image_movi, vonet_movi
 
@@ -17,6 +18,7 @@ _ALL = {
     experiment.name: experiment
     for experiment in (
         vonet_sprites(),
+        laptop_a(),
         *(vonet_movi(level) for level in "abcde"),
         *(vonet_image_movi(level) for level in "cde"),
         *(variant for level in "abcde" for variant in ablations(vonet_movi(level))),

@@ -46,6 +46,7 @@ from vonet.model.slots import (
     TrajectoryConfig,
     draw_noise,
 )
+from vonet.model.upsampling import ConvexUpsampling, ConvexUpsamplingConfig
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -64,8 +65,10 @@ class VONetConfig:
     trajectory: TrajectoryConfig = field(default_factory=TrajectoryConfig)
     sequential_vae: SequentialVAEConfig = field(default_factory=SequentialVAEConfig)
     decoder: TokenDecoderConfig | BroadcastDecoderConfig = field(default_factory=TokenDecoderConfig)
+    upsampling: ConvexUpsamplingConfig | None = None
+    """What gives masks the frame's size within the model, so that the decoder sees it and it is learned."""
     enlargement: Enlargement = "nearest"
-    """How masks reach the frame's size."""
+    """How masks reach the frame's size otherwise (the paper's way is nearest)."""
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "size", tuple(self.size))  # a list, as JSON has it, will do
@@ -93,6 +96,9 @@ class VONet(nn.Module):
         self.initial_slots = InitialSlots(config.initial_slots, D)
         self.context = Context(config.context, D)
         self.slot_encoder = SlotEncoder(config.slot_encoder, C, D)
+        self.upsampling: ConvexUpsampling | None = None
+        if config.upsampling is not None:
+            self.upsampling = ConvexUpsampling(config.upsampling, C, config.backbone.stride)
         self.trajectory = Trajectory(config.trajectory, D)
         self.sequential_vae = SequentialVAE(config.sequential_vae, D)
         decoder = TokenDecoder if isinstance(config.decoder, TokenDecoderConfig) else BroadcastDecoder
@@ -109,6 +115,8 @@ class VONet(nn.Module):
         context = self.context(slots)
         log_masks = self.attention(features, context)
         frame_slots = self.slot_encoder(features, log_masks)
+        if self.upsampling is not None:
+            log_masks = self.upsampling(features, log_masks)
         return log_masks, self.trajectory(frame_slots, slots)
 
     def _step(self, frame: Float[Tensor, "B 3 H W"], state: SlotState) -> tuple[StepOutput, SlotState]:

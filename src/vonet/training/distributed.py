@@ -6,6 +6,8 @@ Started by torchrun, on one machine or many, with GPUs (NCCL) or without (gloo).
 from __future__ import annotations
 
 import os
+import time
+import uuid
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -47,14 +49,35 @@ def joined_processes() -> Iterator[Processes]:
         yield Processes(device=device)
         return
     store, rank, count = next(distributed.rendezvous("env://"))
-    # torchrun keeps one store for all attempts: after a restart the addresses of dead processes would still be there
-    store = distributed.PrefixStore(f"attempt {os.environ.get('TORCHELASTIC_RESTART_COUNT', '0')}", store)
+    store = distributed.PrefixStore(attempt_name(store, rank, count), store)
     backend = "cpu:gloo,cuda:nccl" if on_gpu else "gloo"
     distributed.init_process_group(backend, store=store, rank=rank, world_size=count, timeout=PATIENCE)
     try:
         yield Processes(distributed.get_rank(), count, device)
     finally:
         distributed.destroy_process_group()
+
+
+def attempt_name(store: distributed.Store, rank: int, count: int) -> str:
+    """A name that all processes of this attempt agree on, and no dead one ever knew.
+
+    torchrun keeps one store for all attempts, with the addresses of dead processes still in it, so each attempt needs a
+    part of its own. Its number will not do: the machines count restarts differently. So every process says hello with a
+    word of its own, and the first one answers that word, which a dead process's hello cannot pass on.
+    """
+    word = uuid.uuid4().hex
+    store.set(f"hello {rank}", word)
+    if rank != 0:
+        name = store.get(f"answer {rank} {word}").decode()
+        store.set(f"heard {name} {rank}", "yes")
+        return name
+    others = set(range(1, count))
+    while others:
+        for other in [other for other in others if store.check([f"hello {other}"])]:
+            store.set(f"answer {other} {store.get(f'hello {other}').decode()}", word)
+        others = {other for other in others if not store.check([f"heard {word} {other}"])}
+        time.sleep(0.02)
+    return word
 
 
 def average_gradients(parameters: Sequence[nn.Parameter], processes: Processes) -> None:

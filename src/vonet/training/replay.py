@@ -71,12 +71,13 @@ class Replay:
 
     # ---- watching --------------------------------------------------------------------------------------------------
 
+    @property
+    def frames_to_begin(self) -> int:
+        return max(0, self.config.frames_before_first_update // self.config.videos - self.watched_frames)
+
     @torch.no_grad()
-    def watch(self, model: StreamingModel[Any]) -> None:
-        frames = self.config.frames_per_update
-        if self.watched_frames == 0:
-            frames = max(frames, self.config.frames_before_first_update // self.config.videos)
-        for _ in range(frames):
+    def watch(self, model: StreamingModel[Any], frames: int | None = None) -> None:
+        for _ in range(self.frames_to_begin + self.config.frames_per_update if frames is None else frames):
             self._watch_frame(model)
 
     def _watch_frame(self, model: StreamingModel[Any]) -> None:

@@ -30,8 +30,12 @@ class Segments(Protocol):
     @property
     def seconds_reading(self) -> float: ...
 
-    def watch(self, model: StreamingModel[Any]) -> None:
-        """What is to be done before each update."""
+    @property
+    def frames_to_begin(self) -> int:
+        """How many frames (of each watched video) are to be watched before the first update."""
+
+    def watch(self, model: StreamingModel[Any], frames: int | None = None) -> None:
+        """So many frames, or what is to be done before each update, which includes the beginning."""
 
     def sample(self, model: StreamingModel[Any], batch: int, length: int) -> tuple[Clip, State]:
         """So many segments of so many frames, and the states they start from."""
@@ -91,7 +95,11 @@ class Windows:
     def seconds_reading(self) -> float:
         return self._footage.seconds
 
-    def watch(self, model: StreamingModel[Any]) -> None:
+    @property
+    def frames_to_begin(self) -> int:
+        return 0
+
+    def watch(self, model: StreamingModel[Any], frames: int | None = None) -> None:
         pass
 
     def sample(self, model: StreamingModel[Any], batch: int, length: int) -> tuple[Clip, State]:

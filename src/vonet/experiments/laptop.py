@@ -1,0 +1,61 @@
+"""Experiments for a laptop: generated worlds, two CPU cores, an hour or less."""
+
+from __future__ import annotations
+
+from vonet.blocks.broadcast import SpatialBroadcastConfig
+from vonet.blocks.transformer import SlotTransformerConfig
+from vonet.blocks.unet import UNetConfig
+from vonet.experiments.experiment import Experiment
+from vonet.model.attention import ScaleShiftConfig, UNetAttentionConfig
+from vonet.model.backbone import BackboneConfig
+from vonet.model.broadcast_decoder import BroadcastDecoderConfig
+from vonet.model.sequential_vae import SequentialVAEConfig
+from vonet.model.slots import SlotEncoderConfig
+from vonet.model.upsampling import ConvexUpsamplingConfig
+from vonet.model.vonet import VONetConfig
+from vonet.schedule import Schedule, constant
+from vonet.training.config import TrainingConfig
+from vonet.training.optimizer import GroupConfig, OptimizerConfig
+from vonet.training.replay import ReplayConfig
+
+
+def laptop_a() -> Experiment:
+    updates = 6_000
+    rate = Schedule(((0, 1e-4), (200, 1e-3), (updates // 2, 1e-3), (updates, 1e-4)))
+    return Experiment(
+        name="laptop-a",
+        summary="VONet with a broadcast decoder on generated level A, in an hour on a laptop",
+        dataset="laptop-a",
+        cost="an hour on two CPU cores",
+        model=VONetConfig(
+            size=(64, 64),
+            slots=7,
+            slot_dim=64,
+            backbone=BackboneConfig(channels=(32, 32, 32), strides=(2, 2, 1), feature_dim=64),
+            attention=UNetAttentionConfig(
+                unet=UNetConfig(channels=(16, 32, 32), bottleneck=(128, 128)),
+                transformer=SlotTransformerConfig(head_width=64),
+                conditioning=ScaleShiftConfig(),
+            ),
+            slot_encoder=SlotEncoderConfig(pooling="mask"),
+            sequential_vae=SequentialVAEConfig(initial_log_std=-2.0),
+            decoder=BroadcastDecoderConfig(
+                painter=SpatialBroadcastConfig(grid=8, channels=(32, 32)), reading="blend", painted=4
+            ),
+            upsampling=ConvexUpsamplingConfig(),
+            enlargement="bilinear",
+        ),
+        training=TrainingConfig(
+            updates=updates,
+            batch=8,
+            segment=3,
+            weights={"reconstruction": constant(1.0), "kl": Schedule(((0, 0.0), (1_500, 0.02 / 64)))},
+            optimizer=OptimizerConfig(
+                groups={
+                    "encoder": GroupConfig(learning_rate=rate, clip=10.0),
+                    "decoder": GroupConfig(learning_rate=rate, clip=10.0),
+                }
+            ),
+            replay=ReplayConfig(videos=8, length=64, frames_per_update=1, frames_before_first_update=64),
+        ),
+    )
