@@ -3,7 +3,7 @@
 from dataclasses import replace
 
 from vonet.blocks.autoregressive import CausalTransformerConfig
-from vonet.blocks.broadcast import SpatialBroadcastConfig
+from vonet.blocks.broadcast import ShadedColourConfig, SpatialBroadcastConfig
 from vonet.blocks.dvae import DVAEConfig
 from vonet.experiments import Experiment
 from vonet.interface import Clip
@@ -16,7 +16,7 @@ def reduced(config: VONetConfig) -> VONetConfig:
     """32x32 frames, four slots, at most four U-Net levels, few blocks and channels; every part stays of its kind."""
     attention = config.attention
     if isinstance(attention, UNetAttentionConfig):
-        levels = min(len(attention.unet.channels), 4)
+        levels = min(len(attention.unet.channels), 4 if attention.reduction == 1 else 3)
         unet = replace(attention.unet, channels=(4, 6, 8, 8)[:levels], bottleneck=(12, 12))
         attention = replace(attention, unet=unet)
     decoder = config.decoder
@@ -28,7 +28,9 @@ def reduced(config: VONetConfig) -> VONetConfig:
             memory_hidden=12,
         )
     else:
-        decoder = replace(decoder, painter=SpatialBroadcastConfig(grid=8, channels=(6, 6)))
+        conv_painter = isinstance(decoder.painter, SpatialBroadcastConfig)
+        painter = SpatialBroadcastConfig(grid=8, channels=(6, 6)) if conv_painter else ShadedColourConfig(hidden=12)
+        decoder = replace(decoder, painter=painter)
     strides = config.backbone.strides[:2]
     return replace(
         config,

@@ -14,6 +14,7 @@ from vonet.blocks.broadcast import SpatialBroadcast, SpatialBroadcastConfig, ble
 from vonet.blocks.conv import ResidualBlock, conv_of_constant, conv_up_and_skip, upsampled_conv
 from vonet.blocks.dvae import DVAE, DVAEConfig, hard
 from vonet.blocks.gaussian import Gaussian, GaussianHead, kl_divergence
+from vonet.blocks.norm import InstanceNorm
 from vonet.blocks.random import drop_mask, dropout, gumbel_like
 from vonet.blocks.transformer import SlotTransformer, SlotTransformerConfig
 from vonet.blocks.unet import UNet, UNetConfig
@@ -49,6 +50,24 @@ def test_convolution_after_upsampling(dtype, tolerance, memory_format):
 
     x = torch.randn(3, 8, 6, 5, dtype=dtype).to(memory_format=memory_format)
     assert_same_function(upsampled_conv, slow, [x, fan_in(4, 8, 3, 3, dtype=dtype)], tolerance)
+
+
+@PRECISIONS
+@pytest.mark.parametrize("memory_format", [torch.contiguous_format, torch.channels_last])
+@pytest.mark.parametrize("cells_for_torch", [10, 1024])  # whose forward pass it is
+def test_instance_norm(dtype, tolerance, memory_format, cells_for_torch, monkeypatch):
+    monkeypatch.setattr("vonet.blocks.norm.CELLS_FOR_TORCH", cells_for_torch)
+
+    def fast(x, weight, bias):
+        norm = InstanceNorm(6).to(dtype)
+        return torch.func.functional_call(norm, {"weight": weight, "bias": bias}, (x,)).relu_()
+
+    def slow(x, weight, bias):
+        return F.instance_norm(x, weight=weight, bias=bias).relu()
+
+    x = (3 + 2 * torch.randn(4, 6, 7, 5, dtype=dtype)).to(memory_format=memory_format)
+    inputs = [x, torch.randn(6, dtype=dtype), torch.randn(6, dtype=dtype)]
+    assert_same_function(fast, slow, inputs, tolerance)
 
 
 @PRECISIONS

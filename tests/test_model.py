@@ -11,6 +11,7 @@ import torch
 from tests import plain
 from tests.reduced import random_clip, reduced, small_model
 from vonet.blocks.autoregressive import CausalTransformerConfig
+from vonet.blocks.broadcast import ShadedColourConfig
 from vonet.errors import BadInput
 from vonet.interface import Clip, SlotState, total
 from vonet.model.attention import ContextMapConfig, DotAttention, DotAttentionConfig, ScaleShiftConfig, UNetAttention
@@ -28,6 +29,19 @@ KINDS = {
     "dot": replace(PAPER, attention=DotAttentionConfig()),
     "blend": replace(PAPER, decoder=BroadcastDecoderConfig(reading="blend"), enlargement="bilinear"),
     "mixture": replace(PAPER, decoder=BroadcastDecoderConfig(reading="mixture", reduction=2)),
+    "laptop": replace(
+        PAPER,
+        attention=replace(
+            ATTENTION,
+            estimate=DotAttentionConfig(norm="layer", scale=0.4),
+            conditioning=ScaleShiftConfig(),
+            reduction=2,
+        ),
+        decoder=BroadcastDecoderConfig(painter=ShadedColourConfig(), reduction=2),
+        forecast=True,
+        compact=True,
+        enlargement="bilinear",
+    ),
     "no-prior": replace(PAPER, sequential_vae=SequentialVAEConfig(prior=None)),
 }
 

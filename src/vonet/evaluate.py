@@ -53,7 +53,16 @@ def evaluate(
 
         def watch(share: Sequence[Video]) -> list[Row]:
             return evaluate_model(
-                model, model.size, share, rules, batch=batch, seeds=seeds, slots=slots, enlargement=how, progress=show
+                model,
+                model.size,
+                share,
+                rules,
+                batch=batch,
+                seeds=seeds,
+                slots=slots,
+                enlargement=how,
+                offline=True,
+                progress=show,
             )
 
         mine = in_all_processes(watch, chosen)

@@ -27,7 +27,7 @@ from vonet.data.video import Video, Videos
 from vonet.errors import BadInput
 from vonet.evaluation import protocol as protocols
 from vonet.evaluation.report import HEADLINES
-from vonet.evaluation.run import evaluate_model, evaluate_trivial, summary
+from vonet.evaluation.run import MODEL, evaluate_model, evaluate_trivial, summary
 from vonet.evaluation.trivial import TRIVIAL
 from vonet.experiments.experiment import Experiment
 from vonet.figures.curves import write_curves
@@ -266,7 +266,7 @@ class Run:
             model = self.training.model
             model.eval()
             rows = evaluate_model(model, model.size, self.validation, protocols.get(PROTOCOL), progress=False)
-            scores = {name: mean for name, (mean, _) in summary(rows)["model"].items()}
+            scores = {name: mean for name, (mean, _) in summary(rows)[MODEL].items()}
             self.scored = {name: scores[name] for name in HEADLINES}
             said = ", ".join(f"{name} {100 * scores[name]:.1f}" for name in HEADLINES)
             bar.write(f"update {self.training.update}: {said}")

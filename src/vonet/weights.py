@@ -22,6 +22,8 @@ from vonet.model.vonet import VONet
 from vonet.writing import save_tensors, written_aside
 
 WEIGHTS, CONFIG = "model.safetensors", "config.json"
+SHIPPED = Path(__file__).parent / "pretrained"
+"""A folder for each model that comes with the package."""
 
 
 def save(folder: Path, model: VONet, experiment: Experiment) -> None:
@@ -33,10 +35,14 @@ def save(folder: Path, model: VONet, experiment: Experiment) -> None:
 
 
 def load(path: Path | str) -> tuple[VONet, Experiment]:
-    """The model, ready to watch, and the experiment that made it. `path`: a folder, or the weights file itself."""
-    file = Path(path) / WEIGHTS if Path(path).is_dir() else Path(path)
+    """The model, ready to watch, and the experiment that made it. `path`: a folder, the weights file itself, or the name
+    of a model that comes with the package."""
+    file = _file(path)
     if not file.is_file():
-        raise BadInput(f"there are no weights at {path}; give a folder with {WEIGHTS}, or such a file")
+        raise BadInput(
+            f"there are no weights at {path}; give a folder with {WEIGHTS}, such a file, or the name of a model that "
+            f"comes with the package: {', '.join(shipped()) or 'none does yet'}"
+        )
     try:
         with safe_open(file, framework="pt") as stored:
             text = (stored.metadata() or {}).get("vonet")
@@ -51,6 +57,16 @@ def load(path: Path | str) -> tuple[VONet, Experiment]:
         raise BadInput(f"the weights in {file} do not fit the model that it describes: another version wrote it")
     model.load_state_dict(tensors)
     return model.eval(), experiment
+
+
+def shipped() -> list[str]:
+    return sorted(file.parent.name for file in SHIPPED.glob(f"*/{WEIGHTS}"))
+
+
+def _file(path: Path | str) -> Path:
+    if not Path(path).exists() and str(path) in shipped():
+        path = SHIPPED / path
+    return Path(path) / WEIGHTS if Path(path).is_dir() else Path(path)
 
 
 def described(value: Any) -> Any:

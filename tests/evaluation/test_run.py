@@ -120,20 +120,30 @@ def test_videos_of_another_size_are_brought_to_the_model_and_scored_at_their_own
     assert exact.scores["miou"] == 1
 
 
-def test_streaming_gives_the_scores_of_the_unrolled_video(model, sprites):
+def test_streaming_and_offline_give_the_scores_of_the_unrolled_video(model, sprites):
     from vonet.evaluation.protocol import score
     from vonet.evaluation.run import _seed
     from vonet.evaluation.segmentation import winners
     from vonet.interface import Clip
 
-    (row,) = evaluate_model(model, model.size, sprites[:1], VONET, progress=False)
+    streaming, offline = evaluate_model(model, model.size, sprites[:1], VONET, offline=True, progress=False)
+    assert (streaming.method, offline.method) == ("model", "offline")
     video = sprites[0]
     frames = torch.from_numpy(video.frames).permute(0, 3, 1, 2)[None].float() / 255
     state = model.initial_state(1, generator=torch.Generator().manual_seed(_seed(video, 0, 0)))
     with torch.no_grad():
-        output = model.unroll(Clip(frames), state)
-    ids = winners(output.log_masks[0], video.size, output.enlargement, 0.3)
-    assert row.scores == pytest.approx(score(video.ids, ids), abs=1e-3)
+        forwards = model.unroll(Clip(frames), state)
+        backwards = model.unroll(Clip(frames.flip(1)), forwards.state)
+    ids = winners(forwards.log_masks[0], video.size, forwards.enlargement, 0.3)
+    assert streaming.scores == pytest.approx(score(video.ids, ids), abs=1e-3)
+    ids = winners(backwards.log_masks[0], video.size, backwards.enlargement, 0.3)
+    assert offline.scores == pytest.approx(score(video.ids[::-1], ids), abs=1e-3)
+    assert offline.scores != streaming.scores
+
+
+def test_windows_have_no_offline_pass(model, sprites):
+    rows = evaluate_model(model, model.size, sprites[:1], PROTOCOLS["steve"], offline=True, progress=False)
+    assert {row.method for row in rows} == {"model"}
 
 
 def test_no_batch_order_or_company_changes_a_score(model, sprites):
@@ -280,7 +290,7 @@ def test_long_videos_count_no_more_than_short_ones():
 def test_weights_that_are_not_numbers_are_refused():
     broken = ColourModel()
     broken.scale.data.fill_(torch.nan)
-    with pytest.raises(BadInput, match="the masks of frame 0 of v are not numbers"):
+    with pytest.raises(BadInput, match="some masks of v are not numbers"):
         evaluate_model(broken, (16, 20), [coloured_video()], VONET, progress=False)
 
 
@@ -422,7 +432,7 @@ def test_the_command_and_its_files(prepared):
     assert said["fg_ari"] == pytest.approx(np.mean([row["scores"]["fg_ari"] for row in model_rows]))
     with path.with_suffix(".csv").open() as file:
         lines = list(csv.DictReader(file))
-    assert len(lines) == 10 + 5 * 5
+    assert len(lines) == 20 + 5 * 5
     assert float(lines[0]["miou"]) == model_rows[0]["scores"]["miou"]
 
 

@@ -411,14 +411,20 @@ def world(tmp_path_factory):
     return folder
 
 
+EXPERIMENT = "laptop-a"
+"""With replay, as the paper trains."""
+REDUCED = [
+    *("--set", "training.batch=2", "training.segment=2", "model.slots=3", "model.size=[32, 32]"),
+    *("training.replay.videos=2", "training.replay.length=12", "training.replay.frames_before_first_update=8"),
+]
 SMALL = [
-    *("--set", "training.batch=2", "training.segment=2", "model.slots=3"),
+    *REDUCED,
     *("--updates", "12", "--evaluate-every", "6", "--videos", "2"),
 ]
 
 
 def command(world, out, *more):
-    return ["-m", "vonet", "train", "vonet-sprites", "--data", str(world), "--out", str(out), *SMALL, *map(str, more)]
+    return ["-m", "vonet", "train", EXPERIMENT, "--data", str(world), "--out", str(out), *SMALL, *map(str, more)]
 
 
 def run(arguments):
@@ -443,7 +449,7 @@ def test_a_run_has_all_that_one_wants_to_see(finished):
     assert "is at update 12 of 12" in done.stdout
     assert "update 6: fg_ari" in done.stdout
     model, experiment = weights.load(out)
-    assert (experiment.name, model.slots, experiment.training.batch) == ("vonet-sprites", 3, 2)
+    assert (experiment.name, model.slots, experiment.training.batch) == (EXPERIMENT, 3, 2)
     entries = [json.loads(line) for line in (out / "log.jsonl").read_text().splitlines()]
     assert [e["update"] for e in entries if "scores" in e] == [6, 12]
     assert [e["update"] for e in entries if "losses" in e] == [10, 12]
@@ -499,7 +505,7 @@ def test_a_signal_saves_first(world, tmp_path, number):
     assert "Go on with --resume" in said
     found = checkpoint.latest(out)
     assert 0 < found["update"] < 100_000
-    assert weights.load(out)[1].name == "vonet-sprites"
+    assert weights.load(out)[1].name == EXPERIMENT
 
 
 def test_a_crash_before_the_weights_is_mended(world, tmp_path, finished):
@@ -577,8 +583,8 @@ def test_what_cannot_be_trained_or_resumed_is_said(world, tmp_path, finished):
 
 def test_a_process_that_dies_is_started_again_and_all_ends_the_same(world, tmp_path):
     """torchrun starts both processes again, and they go on from the last checkpoint."""
-    arguments = ["--set", "training.batch=2", "training.segment=2", "--updates", "30", "--save-minutes", "0.0001"]
-    base = ["-m", "vonet", "train", "vonet-sprites", "--data", str(world), "--videos", "1", "--evaluate-every", "30"]
+    arguments = [*REDUCED, "--updates", "30", "--save-minutes", "0.0001"]
+    base = ["-m", "vonet", "train", EXPERIMENT, "--data", str(world), "--videos", "1", "--evaluate-every", "30"]
     straight = torchrun(*base, "--out", tmp_path / "straight", *arguments)
     _, errors = straight.communicate(timeout=200)
     assert straight.returncode == 0, errors

@@ -23,18 +23,11 @@ from torch import Tensor, nn
 
 from vonet.blocks.conv import conv_up_and_skip
 from vonet.blocks.layers import conv, linear
+from vonet.blocks.norm import InstanceNorm
 from vonet.errors import BadInput
 
 Modulation = tuple[Float[Tensor, "N _"], Float[Tensor, "N _"]] | None
 """A scale (around zero) and a shift for each channel."""
-
-
-class InstanceNorm(nn.GroupNorm):
-    """Instance norm with learned scale and shift, as group norm with one channel per group: the same function, with a
-    kernel that is fast in channels-last memory."""
-
-    def __init__(self, channels: int):
-        super().__init__(channels, channels)
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -12,11 +12,10 @@ from pathlib import Path
 from typing import Any
 
 from vonet.evaluation.protocol import SCORES
-from vonet.evaluation.run import PERFECT, Row, summary
+from vonet.evaluation.run import MODEL, OFFLINE, PERFECT, Row, summary
 from vonet.evaluation.trivial import TRIVIAL
 from vonet.writing import written_aside
 
-MODEL = "model"
 COUNTS = ("slots_per_object", "identity_switches", "slots_used")
 HEADLINES = ("fg_ari", "miou")
 HEADING = ("experiment", "data", "split", "videos", "protocol", "seeds", "slots", "masks")
@@ -37,6 +36,7 @@ class Report:
         return {
             **means[MODEL],
             "std": {name: None if math.isnan(std) else std for name, (_, std) in found[MODEL].items()},
+            "offline": means.get(OFFLINE, {}),
             "trivial": {method: means[method] for method in TRIVIAL if method in means},
             "ceiling": means.get(PERFECT, {}),
             "paper": {name: value / 100 for name, value in self.paper.items()},
@@ -66,7 +66,7 @@ class Report:
     def table(self) -> str:
         """What was evaluated; scores in rows, in percent but for counts; methods in columns, the paper's beside us."""
         found = summary(self.rows)
-        methods = [MODEL, *(method for method in [*TRIVIAL, PERFECT] if method in found)]
+        methods = [MODEL, *(method for method in [OFFLINE, *TRIVIAL, PERFECT] if method in found)]
         lines = [["", *methods]]
         for name, spoken in SCORES.items():
             lines.append([spoken, *(_cell(name, *found[method][name]) for method in methods)])

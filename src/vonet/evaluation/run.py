@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import zlib
 from collections import defaultdict
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, fields
 from typing import Any
 
@@ -26,14 +26,16 @@ from vonet.evaluation.segmentation import perfect_masks, winners
 from vonet.evaluation.trivial import TRIVIAL
 from vonet.interface import Enlargement, State, StreamingModel, joined_states
 
-PERFECT = "perfect masks"
+MODEL, OFFLINE, PERFECT = "model", "offline", "perfect masks"
+"""Methods. "model" streams: it sees each frame once, in order. "offline" goes back through the video after its end,
+from the last state, so that all slots have seen all before any mask counts."""
 PIECE = 8
 """Frames that are decoded at a time."""
 
 
 @dataclass(frozen=True)
 class Row:
-    """The scores of one video, or of one window of it, by one method ("model", a trivial one, or "perfect")."""
+    """The scores of one video, or of one window of it, by one method."""
 
     method: str
     video: str
@@ -73,10 +75,12 @@ def evaluate_model(
     seeds: int = 1,
     slots: int | None = None,
     enlargement: Enlargement | None = None,
+    offline: bool = False,
     progress: bool = True,
 ) -> list[Row]:
     """A row for each video (or window), seed and method. `size` is that of the frames which the model takes; videos of
-    another size are brought to it, and the masks to the size of the true ids. `enlargement` None: the model's own."""
+    another size are brought to it, and the masks to the size of the true ids. `enlargement` None: the model's own.
+    `offline`: also score a second pass, backwards from the last state (where the protocol has whole videos)."""
     if batch < 1 or seeds < 1:
         raise BadInput(f"a batch of {batch} and {seeds} seeds were asked for; at least 1 of each is needed")
     _check(videos, protocol)
@@ -85,7 +89,7 @@ def evaluate_model(
         for seed in range(seeds):
             for start in range(0, len(videos), batch):
                 chosen = [videos[i] for i in range(start, min(start + batch, len(videos)))]
-                rows += _watch(model, size, chosen, protocol, seed, slots, enlargement)
+                rows += _watch(model, size, chosen, protocol, seed, slots, enlargement, offline)
                 bar.update(len(chosen))
     return rows
 
@@ -174,39 +178,65 @@ def _watch(
     seed: int,
     slots: int | None,
     enlargement: Enlargement | None,
+    offline: bool,
 ) -> list[Row]:
-    """Some videos together, frame by frame. A video that ends leaves the batch."""
+    """Some videos together, forwards, and backwards again if asked to."""
 
     def fresh(video: Video, start: int) -> State:
         generator = torch.Generator().manual_seed(_seed(video, seed, start))
         return model.initial_state(1, slots, generator=generator)
 
-    windows = [_Windows(video, protocol, "model", seed) for video in videos]
-    watched = [_Watched(video, video.pieces(PIECE)) for video in videos]
-    running = [i for i, w in enumerate(watched) if w.next_piece()]
     states: dict[int, State] = {}
-    t = 0
-    while running:
-        if t % protocol.window == 0 if protocol.window else t == 0:
-            states = {i: fresh(watched[i].video, t) for i in running}
-        state = joined_states([states[i] for i in running])
-        frames = torch.stack([_frame(watched[i].frames[watched[i].at], size) for i in running])
-        output, state = model.step(frames.to(_device(state)), state)
-        how = enlargement or output.enlargement
-        if torch.isnan(output.log_masks).any():
-            raise BadInput(
-                f"the masks of frame {t} of {watched[running[0]].video.name} are not numbers: broken weights?"
-            )
-        for place, i in enumerate(running):
-            states[i] = state.map(lambda x, place=place: x[place : place + 1])
-            w = watched[i]
-            true = w.ids[w.at]
-            predicted = winners(output.log_masks[place], true.shape, how, protocol.sure_above)
-            windows[i].add(true[None], predicted[None])
-            w.at += 1
-        running = [i for i in running if watched[i].at < len(watched[i].frames) or watched[i].next_piece()]
-        t += 1
-    return [row for window in windows for row in window.rows()]
+    rows: list[Row] = []
+    directions = {MODEL: Video.pieces, OFFLINE: _pieces_backwards}
+    for method in (MODEL, OFFLINE) if offline and not protocol.window else (MODEL,):
+        windows = [_Windows(video, protocol, method, seed) for video in videos]
+        watched = [_Watched(video, directions[method](video, PIECE)) for video in videos]
+        running = [i for i, w in enumerate(watched) if w.next_piece()]
+        t = 0
+        while running:
+            if method == MODEL and (t % protocol.window == 0 if protocol.window else t == 0):
+                states |= {i: fresh(watched[i].video, t) for i in running}
+            states |= _next_frame(model, size, watched, running, states, windows, enlargement, protocol)
+            running = [i for i in running if watched[i].at < len(watched[i].frames) or watched[i].next_piece()]
+            t += 1
+        rows += [row for window in windows for row in window.rows()]
+    return rows
+
+
+def _next_frame(
+    model: StreamingModel[Any],
+    size: tuple[int, int],
+    watched: Sequence[_Watched],
+    running: Sequence[int],
+    states: Mapping[int, State],
+    windows: Sequence[_Windows],
+    enlargement: Enlargement | None,
+    protocol: Protocol,
+) -> dict[int, State]:
+    """One frame of each of the running videos, scored. A video that ends leaves the batch."""
+    state = joined_states([states[i] for i in running])
+    frames = torch.stack([_frame(watched[i].frames[watched[i].at], size) for i in running])
+    output, state = model.step(frames.to(_device(state)), state)
+    how = enlargement or output.enlargement
+    after = {}
+    for place, i in enumerate(running):
+        w = watched[i]
+        if torch.isnan(output.log_masks[place]).any():
+            raise BadInput(f"some masks of {w.video.name} are not numbers: broken weights?")
+        after[i] = state.map(lambda x, place=place: x[place : place + 1])
+        true = w.ids[w.at]
+        predicted = winners(output.log_masks[place], true.shape, how, protocol.sure_above)
+        windows[i].add(true[None], predicted[None])
+        w.at += 1
+    return after
+
+
+def _pieces_backwards(video: Video, length: int) -> Iterator[tuple[np.ndarray, np.ndarray | None]]:
+    for stop in range(len(video), 0, -length):
+        start = max(0, stop - length)
+        ids = video.read_ids(start, stop)
+        yield video.read(start, stop)[::-1], None if ids is None else ids[::-1]
 
 
 def _device(state: Any) -> torch.device:

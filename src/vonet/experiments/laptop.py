@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-from vonet.blocks.broadcast import SpatialBroadcastConfig
+from vonet.blocks.broadcast import ShadedColourConfig
 from vonet.blocks.transformer import SlotTransformerConfig
 from vonet.blocks.unet import UNetConfig
 from vonet.experiments.experiment import Experiment
-from vonet.model.attention import ScaleShiftConfig, UNetAttentionConfig
+from vonet.model.attention import DotAttentionConfig, ScaleShiftConfig, UNetAttentionConfig
 from vonet.model.backbone import BackboneConfig
 from vonet.model.broadcast_decoder import BroadcastDecoderConfig
 from vonet.model.sequential_vae import SequentialVAEConfig
 from vonet.model.slots import SlotEncoderConfig
-from vonet.model.upsampling import ConvexUpsamplingConfig
 from vonet.model.vonet import VONetConfig
 from vonet.schedule import Schedule, constant
 from vonet.training.config import TrainingConfig
@@ -31,25 +30,31 @@ def laptop_a() -> Experiment:
             size=(64, 64),
             slots=7,
             slot_dim=64,
-            backbone=BackboneConfig(channels=(32, 32, 32), strides=(2, 2, 1), feature_dim=64),
+            backbone=BackboneConfig(channels=(32, 32, 32), strides=(2, 1, 1), feature_dim=64),
             attention=UNetAttentionConfig(
+                estimate=DotAttentionConfig(norm="layer", scale=0.4),
                 unet=UNetConfig(channels=(16, 32, 32), bottleneck=(128, 128)),
                 transformer=SlotTransformerConfig(head_width=64),
                 conditioning=ScaleShiftConfig(),
+                reduction=2,
             ),
             slot_encoder=SlotEncoderConfig(pooling="mask"),
-            sequential_vae=SequentialVAEConfig(initial_log_std=-2.0),
+            sequential_vae=SequentialVAEConfig(initial_log_std=-3.0),
             decoder=BroadcastDecoderConfig(
-                painter=SpatialBroadcastConfig(grid=8, channels=(32, 32)), reading="blend", painted=4
+                painter=ShadedColourConfig(),
+                reading="blend",
+                reduction=2,
             ),
-            upsampling=ConvexUpsamplingConfig(),
             enlargement="bilinear",
         ),
         training=TrainingConfig(
             updates=updates,
             batch=8,
             segment=3,
-            weights={"reconstruction": constant(1.0), "kl": Schedule(((0, 0.0), (1_500, 0.02 / 64)))},
+            weights={
+                "reconstruction": constant(1.0),
+                "kl": Schedule(((0, 0.0), (1_500, 0.02 / 64))),
+            },
             optimizer=OptimizerConfig(
                 groups={
                     "encoder": GroupConfig(learning_rate=rate, clip=10.0),

@@ -14,6 +14,7 @@ The U-Net gives only a change, in log space, of a mask estimated by comparing th
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from typing import Literal
 
 import torch
 import torch.nn.functional as F
@@ -25,11 +26,22 @@ from vonet.blocks.conv import conv_of_constant
 from vonet.blocks.layers import linear
 from vonet.blocks.transformer import SlotTransformer, SlotTransformerConfig
 from vonet.blocks.unet import Modulation, UNet, UNetConfig
+from vonet.errors import BadInput, check_choice
+
+Norm = Literal["none", "layer"]
 
 
 @dataclass(frozen=True, kw_only=True)
 class DotAttentionConfig:
-    """The estimated masks alone: the paper's ablation wo-UNet."""
+    """The estimated masks; alone they are the paper's ablation wo-UNet."""
+
+    norm: Norm = "none"
+    """Whether contexts and features are layer-normed before they are compared: then no slot can win by being loud."""
+    scale: float | None = None
+    """Of the scalar products; None: D^−½, the paper's. Larger ones begin with masks that differ."""
+
+    def __post_init__(self) -> None:
+        check_choice("norm", self.norm, Norm)
 
 
 class DotAttention(nn.Module):
@@ -41,11 +53,15 @@ class DotAttention(nn.Module):
     def __init__(self, config: DotAttentionConfig, feature_dim: int, slot_dim: int, size: tuple[int, int]):
         super().__init__()
         self.key = linear(feature_dim, slot_dim)
+        self.scale = slot_dim**-0.5 if config.scale is None else config.scale
+        layer = config.norm == "layer"
+        self.feature_norm = nn.LayerNorm(feature_dim) if layer else nn.Identity()
+        self.context_norm = nn.LayerNorm(slot_dim, bias=False) if layer else nn.Identity()
 
     def forward(self, features: Float[Tensor, "B C h w"], context: Float[Tensor, "B K D"]) -> Float[Tensor, "B K h w"]:
-        context = context * context.shape[-1] ** -0.5
-        flat = features.flatten(2)
-        logits = torch.baddbmm((context @ self.key.bias).unsqueeze(-1), context @ self.key.weight, flat)
+        context = self.context_norm(context) * self.scale
+        cells = self.feature_norm(features.permute(0, 2, 3, 1)).flatten(1, 2)  # B h*w C
+        logits = torch.baddbmm((context @ self.key.bias).unsqueeze(-1), context @ self.key.weight, cells.mT)
         return logits.unflatten(-1, features.shape[-2:]).log_softmax(dim=1)
 
 
@@ -100,16 +116,23 @@ class ScaleShift(nn.Module):
 
 @dataclass(frozen=True, kw_only=True)
 class UNetAttentionConfig:
+    estimate: DotAttentionConfig = field(default_factory=DotAttentionConfig)
     unet: UNetConfig = field(default_factory=UNetConfig)
     transformer: SlotTransformerConfig = field(default_factory=SlotTransformerConfig)
     conditioning: ContextMapConfig | ScaleShiftConfig = field(default_factory=ContextMapConfig)
+    reduction: int = 1
+    """The U-Net sees the features and the estimated masks reduced so many times, and its change is enlarged again: the
+    estimate has the fine detail, the U-Net the large view, at a fraction of the cost. 1 is the paper's."""
 
 
 class UNetAttention(nn.Module):
     def __init__(self, config: UNetAttentionConfig, feature_dim: int, slot_dim: int, size: tuple[int, int]):
         super().__init__()
+        if any(side % config.reduction for side in size):
+            raise BadInput(f"a map of {size[0]}x{size[1]} cells cannot be reduced {config.reduction} times")
+        self.reduction = config.reduction
         self.size = size
-        self.estimate = DotAttention(DotAttentionConfig(), feature_dim, slot_dim, size)
+        self.estimate = DotAttention(config.estimate, feature_dim, slot_dim, size)
         self.conditioning: ContextMap | ScaleShift
         if isinstance(config.conditioning, ContextMapConfig):
             self.conditioning = ContextMap(config.conditioning, slot_dim)
@@ -118,22 +141,28 @@ class UNetAttention(nn.Module):
                 config.conditioning, slot_dim, config.unet.channels[0], config.unet.bottleneck[-1]
             )
         inputs = feature_dim + 2 + self.conditioning.inputs
-        self.unet = UNet(config.unet, inputs, size)
+        self.unet = UNet(config.unet, inputs, (size[0] // self.reduction, size[1] // self.reduction))
         self.transformer = SlotTransformer(config.transformer, self.unet.width)
 
     def forward(self, features: Float[Tensor, "B C h w"], context: Float[Tensor, "B K D"]) -> Float[Tensor, "B K h w"]:
         batch = features.shape[0]
         estimated = self.estimate(features, context)
         every_context = context.flatten(0, 1)
-        first = self._first(features, estimated, every_context)
+        if self.reduction == 1:
+            first = self._first(features, estimated, every_context)
+        else:
+            smaller = F.avg_pool2d(estimated.exp(), self.reduction).clamp(min=1e-6).log()
+            first = self._first(F.avg_pool2d(features, self.reduction), smaller, every_context)
         at_first, at_bottleneck = self.conditioning.scale_shifts(every_context)
         h, skips = self.unet.encode(first, at_first)
         if at_bottleneck is not None:
             scale, shift = at_bottleneck
             h = torch.addcmul(shift, h, 1 + scale)
         q = self.transformer(h.unflatten(0, (batch, -1)))
-        change = self.unet.decode(q.flatten(0, 1), skips)
-        return (change.unflatten(0, (batch, -1)) + estimated).log_softmax(dim=1)
+        change = self.unet.decode(q.flatten(0, 1), skips).unflatten(0, (batch, -1))
+        if self.reduction != 1:
+            change = F.interpolate(change, size=self.size, mode="bilinear", align_corners=False)
+        return (change + estimated).log_softmax(dim=1)
 
     def _first(
         self,

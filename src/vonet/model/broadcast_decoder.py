@@ -12,7 +12,15 @@ import torch.nn.functional as F
 from jaxtyping import Float
 from torch import Tensor, nn
 
-from vonet.blocks.broadcast import SpatialBroadcast, SpatialBroadcastConfig, blend, blend_error, mixture_error
+from vonet.blocks.broadcast import (
+    ShadedColour,
+    ShadedColourConfig,
+    SpatialBroadcast,
+    SpatialBroadcastConfig,
+    blend,
+    blend_error,
+    mixture_error,
+)
 from vonet.errors import BadInput, check_choice
 from vonet.interface import Enlargement, enlarge
 
@@ -21,16 +29,13 @@ Reading = Literal["blend", "mixture"]
 
 @dataclass(frozen=True, kw_only=True)
 class BroadcastDecoderConfig:
-    painter: SpatialBroadcastConfig = field(default_factory=SpatialBroadcastConfig)
+    painter: SpatialBroadcastConfig | ShadedColourConfig = field(default_factory=SpatialBroadcastConfig)
     reading: Reading = "blend"
     """How K pictures explain one frame: by their blend Σ m·μ (SAVi) or as a mixture of Gaussians (MONet)."""
     sigma: float = 0.1
     """Standard deviation of a colour around what the slots say."""
     reduction: int = 1
     """The frame is explained at its size divided by this."""
-    painted: int = 1
-    """The slots paint at that size divided by this, and their pictures are enlarged bilinearly: edges are for the masks
-    to draw, and most of the cost is in the painting."""
     enlargement: Enlargement = "bilinear"
     """How the attention masks reach that size."""
 
@@ -44,18 +49,20 @@ class BroadcastDecoder(nn.Module):
 
     def __init__(self, config: BroadcastDecoderConfig, latent_dim: int, size: tuple[int, int]):
         super().__init__()
-        smallest = config.reduction * config.painted
-        if any(side % smallest for side in size):
+        if any(side % config.reduction for side in size):
             raise BadInput(
-                f"frames of {size[0]}x{size[1]} cannot be reduced {smallest} times: "
-                f"use a size that is a multiple of {smallest}"
+                f"frames of {size[0]}x{size[1]} cannot be reduced {config.reduction} times: "
+                f"use a size that is a multiple of {config.reduction}"
             )
         self.size, self.reduction = size, config.reduction
         self.small = (size[0] // config.reduction, size[1] // config.reduction)
         self.error = {"blend": blend_error, "mixture": mixture_error}[config.reading]
         self.sigma, self.enlargement = config.sigma, config.enlargement
-        painted = (size[0] // smallest, size[1] // smallest)
-        self.paint = SpatialBroadcast(config.painter, latent_dim, 3, painted)
+        self.paint: SpatialBroadcast | ShadedColour
+        if isinstance(config.painter, SpatialBroadcastConfig):
+            self.paint = SpatialBroadcast(config.painter, latent_dim, 3, self.small)
+        else:
+            self.paint = ShadedColour(config.painter, latent_dim, self.small)
 
     def parameter_groups(self) -> dict[str, list[nn.Parameter]]:
         return {"decoder": list(self.parameters())}
@@ -68,20 +75,12 @@ class BroadcastDecoder(nn.Module):
         update: int,
     ) -> dict[str, Float[Tensor, " B"]]:
         """−log P(frame | slots, masks), up to a constant for the blend; a sum over the frame."""
+        log_masks = enlarge(log_masks, self.small, self.enlargement)
         target = F.avg_pool2d(frames, self.reduction)
-        return {"reconstruction": self.error(target, *self._pictures_and_masks(latents, log_masks), self.sigma)}
+        return {"reconstruction": self.error(target, self.paint(latents, log_masks), log_masks, self.sigma)}
 
     def picture(self, latents: Float[Tensor, "B K D"], log_masks: Float[Tensor, "B K h w"]) -> Float[Tensor, "B 3 H W"]:
         """The blend of what the slots paint, at the frame's size."""
-        small = blend(*self._pictures_and_masks(latents, log_masks))
+        log_masks = enlarge(log_masks, self.small, self.enlargement)
+        small = blend(self.paint(latents, log_masks), log_masks)
         return F.interpolate(small, size=self.size, mode="bilinear", align_corners=False).clamp(0, 1)
-
-    def _pictures_and_masks(
-        self, latents: Float[Tensor, "B K D"], log_masks: Float[Tensor, "B K _ _"]
-    ) -> tuple[Float[Tensor, "B K 3 h w"], Float[Tensor, "B K h w"]]:
-        """Both at the size at which the frame is explained."""
-        pictures = self.paint(latents)
-        if tuple(pictures.shape[-2:]) != self.small:
-            larger = F.interpolate(pictures.flatten(0, 1), size=self.small, mode="bilinear", align_corners=False)
-            pictures = larger.unflatten(0, pictures.shape[:2])
-        return pictures, enlarge(log_masks, self.small, self.enlargement)

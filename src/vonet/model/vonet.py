@@ -33,6 +33,7 @@ from vonet.interface import (
 from vonet.model.attention import DotAttention, DotAttentionConfig, UNetAttention, UNetAttentionConfig
 from vonet.model.backbone import Backbone, BackboneConfig
 from vonet.model.broadcast_decoder import BroadcastDecoder, BroadcastDecoderConfig
+from vonet.model.compactness import scatter
 from vonet.model.decoder import TokenDecoder, TokenDecoderConfig
 from vonet.model.sequential_vae import SequentialVAE, SequentialVAEConfig
 from vonet.model.slots import (
@@ -46,7 +47,6 @@ from vonet.model.slots import (
     TrajectoryConfig,
     draw_noise,
 )
-from vonet.model.upsampling import ConvexUpsampling, ConvexUpsamplingConfig
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -65,10 +65,16 @@ class VONetConfig:
     trajectory: TrajectoryConfig = field(default_factory=TrajectoryConfig)
     sequential_vae: SequentialVAEConfig = field(default_factory=SequentialVAEConfig)
     decoder: TokenDecoderConfig | BroadcastDecoderConfig = field(default_factory=TokenDecoderConfig)
-    upsampling: ConvexUpsamplingConfig | None = None
-    """What gives masks the frame's size within the model, so that the decoder sees it and it is learned."""
+    glances: int = 0
+    """How often, before the attention proper, the slots look at the frame by the estimated masks alone and are updated by
+    what they see. It costs little, and slots that know nothing yet can find their things within the first frame."""
+    forecast: bool = False
+    """Whether the forecast slots must explain the frame too, a loss of its own: under the masks found in the frame, but with
+    what the slots were before it. A slot that passes from one thing to another then pays for it."""
+    compact: bool = False
+    """Whether scattered masks are a loss, "scatter", of their own."""
     enlargement: Enlargement = "nearest"
-    """How masks reach the frame's size otherwise (the paper's way is nearest)."""
+    """How masks reach the frame's size."""
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "size", tuple(self.size))  # a list, as JSON has it, will do
@@ -81,7 +87,8 @@ class VONetConfig:
     def losses(self) -> tuple[str, ...]:
         """The names of the losses of this model."""
         decoder = TokenDecoder if isinstance(self.decoder, TokenDecoderConfig) else BroadcastDecoder
-        return (*decoder.losses, *(("kl",) if self.sequential_vae.prior is not None else ()))
+        names = {"kl": self.sequential_vae.prior is not None, "forecast": self.forecast, "scatter": self.compact}
+        return (*decoder.losses, *(name for name, present in names.items() if present))
 
 
 class VONet(nn.Module):
@@ -90,15 +97,13 @@ class VONet(nn.Module):
         D, C = config.slot_dim, config.backbone.feature_dim
         self.slots, self.slot_dim = config.slots, D
         self.size, self.enlargement = config.size, config.enlargement
+        self.compact, self.forecast, self.glances = config.compact, config.forecast, config.glances
         self.backbone = Backbone(config.backbone, config.size)
         attention = UNetAttention if isinstance(config.attention, UNetAttentionConfig) else DotAttention
         self.attention = attention(config.attention, C, D, self.backbone.feature_size)  # type: ignore[arg-type]
         self.initial_slots = InitialSlots(config.initial_slots, D)
         self.context = Context(config.context, D)
         self.slot_encoder = SlotEncoder(config.slot_encoder, C, D)
-        self.upsampling: ConvexUpsampling | None = None
-        if config.upsampling is not None:
-            self.upsampling = ConvexUpsampling(config.upsampling, C, config.backbone.stride)
         self.trajectory = Trajectory(config.trajectory, D)
         self.sequential_vae = SequentialVAE(config.sequential_vae, D)
         decoder = TokenDecoder if isinstance(config.decoder, TokenDecoderConfig) else BroadcastDecoder
@@ -112,11 +117,12 @@ class VONet(nn.Module):
     ) -> tuple[Float[Tensor, "B K h w"], Float[Tensor, "B K D"]]:
         """x_t and r_{t−1} to log m_t and r_t: the whole encoder, on plain tensors (what compiles and exports)."""
         features = self.backbone(frame)
+        estimate = self.attention.estimate if isinstance(self.attention, UNetAttention) else self.attention
+        for _ in range(self.glances):
+            slots = self.trajectory(self.slot_encoder(features, estimate(features, self.context(slots))), slots)
         context = self.context(slots)
         log_masks = self.attention(features, context)
         frame_slots = self.slot_encoder(features, log_masks)
-        if self.upsampling is not None:
-            log_masks = self.upsampling(features, log_masks)
         return log_masks, self.trajectory(frame_slots, slots)
 
     def _step(self, frame: Float[Tensor, "B 3 H W"], state: SlotState) -> tuple[StepOutput, SlotState]:
@@ -166,6 +172,13 @@ class VONet(nn.Module):
         losses = self.decode(clip.frames.flatten(0, 1), latents, output.log_masks.flatten(0, 1), update)
         if (prior := self.sequential_vae.prior) is not None:
             losses["kl"] = prior.divergence(posterior, prior(output.previous_slots.flatten(0, 1))).sum(-1)
+        if self.forecast:
+            before = self.sequential_vae.posterior(output.previous_slots.flatten(0, 1))
+            before = before.sample() if self.training else before.mean
+            errors = self.decode(clip.frames.flatten(0, 1), before, output.log_masks.flatten(0, 1), update)
+            losses["forecast"] = errors["reconstruction"] * ~clip.is_first.flatten()  # fresh slots know nothing yet
+        if self.compact:
+            losses["scatter"] = scatter(output.log_masks.flatten(0, 1))
         return replace(output, losses={name: loss.unflatten(0, batch_time) for name, loss in losses.items()})
 
     def decode(self, frames: Tensor, latents: Tensor, log_masks: Tensor, update: int) -> dict[str, Tensor]:
