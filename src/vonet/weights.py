@@ -35,8 +35,8 @@ def save(folder: Path, model: VONet, experiment: Experiment) -> None:
 
 
 def load(path: Path | str) -> tuple[VONet, Experiment]:
-    """The model, ready to watch, and the experiment that made it. `path`: a folder, the weights file itself, or the name
-    of a model that comes with the package."""
+    """The model, ready to watch, and the experiment that made it. `path`: a folder, the weights file itself, or the
+    name of a model that comes with the package."""
     file = _file(path)
     if not file.is_file():
         raise BadInput(

@@ -81,6 +81,8 @@ class ShadedColour(nn.Module):
     lit ball needs only one. It costs next to nothing.
     """
 
+    coordinates: Tensor
+
     def __init__(self, config: ShadedColourConfig, latent_dim: int, size: tuple[int, int]):
         super().__init__()
         self.reach, self.size = config.reach, size

@@ -188,10 +188,10 @@ def _watch(
 
     states: dict[int, State] = {}
     rows: list[Row] = []
-    directions = {MODEL: Video.pieces, OFFLINE: _pieces_backwards}
     for method in (MODEL, OFFLINE) if offline and not protocol.window else (MODEL,):
         windows = [_Windows(video, protocol, method, seed) for video in videos]
-        watched = [_Watched(video, directions[method](video, PIECE)) for video in videos]
+        back = method == OFFLINE
+        watched = [_Watched(v, _pieces_backwards(v, PIECE) if back else v.pieces(PIECE)) for v in videos]
         running = [i for i, w in enumerate(watched) if w.next_piece()]
         t = 0
         while running:

@@ -1,9 +1,9 @@
 """How far the masks are from being one compact region each.
 
-Not the paper's. Where the decoder is told the masks, similar things may share a slot without making a frame any harder to
-explain: nothing tells two red balls apart. This does. The Gaussian in the plane with a mask's middle and extent covers
-about as many cells as the mask itself if that is one region, whatever its size, and many more if it is two balls, or a
-ring, or crumbs.
+Not the paper's. Where the decoder is told the masks, similar things may share a slot without making a frame any harder
+to explain: nothing tells two red balls apart. This does. The Gaussian in the plane with a mask's middle and extent
+covers about as many cells as the mask itself if that is one region, whatever its size, and many more if it is two
+balls, or a ring, or crumbs.
 """
 
 from __future__ import annotations
@@ -20,8 +20,8 @@ SMALLEST_MASS = 1e-4
 def scatter(log_masks: Float[Tensor, "*B K h w"]) -> Float[Tensor, "*B"]:
     """Σ_k mass_k · log (cells that the mask's Gaussian covers / mass_k), in nats per frame.
 
-    Squares and discs of any size, half-planes and whole frames cost nearly the same per cell, so neither large nor small
-    regions are favoured, nor is the background cut up. It is the free energy of a mixture of Gaussians on the cells.
+    Squares and discs of any size, half-planes and whole frames cost nearly the same per cell, so neither large nor
+    small regions are favoured, nor is the background cut up. It is what a mixture of Gaussians would pay for the cells.
     """
     h, w = log_masks.shape[-2:]
     masks = log_masks.flatten(-2).exp()

@@ -65,12 +65,9 @@ class VONetConfig:
     trajectory: TrajectoryConfig = field(default_factory=TrajectoryConfig)
     sequential_vae: SequentialVAEConfig = field(default_factory=SequentialVAEConfig)
     decoder: TokenDecoderConfig | BroadcastDecoderConfig = field(default_factory=TokenDecoderConfig)
-    glances: int = 0
-    """How often, before the attention proper, the slots look at the frame by the estimated masks alone and are updated by
-    what they see. It costs little, and slots that know nothing yet can find their things within the first frame."""
     forecast: bool = False
-    """Whether the forecast slots must explain the frame too, a loss of its own: under the masks found in the frame, but with
-    what the slots were before it. A slot that passes from one thing to another then pays for it."""
+    """Whether the slots as they were before a frame must explain it too, under the masks found in it: a loss of its
+    own, "forecast". A slot that passes from one thing to another then pays for it."""
     compact: bool = False
     """Whether scattered masks are a loss, "scatter", of their own."""
     enlargement: Enlargement = "nearest"
@@ -97,7 +94,7 @@ class VONet(nn.Module):
         D, C = config.slot_dim, config.backbone.feature_dim
         self.slots, self.slot_dim = config.slots, D
         self.size, self.enlargement = config.size, config.enlargement
-        self.compact, self.forecast, self.glances = config.compact, config.forecast, config.glances
+        self.compact, self.forecast = config.compact, config.forecast
         self.backbone = Backbone(config.backbone, config.size)
         attention = UNetAttention if isinstance(config.attention, UNetAttentionConfig) else DotAttention
         self.attention = attention(config.attention, C, D, self.backbone.feature_size)  # type: ignore[arg-type]
@@ -117,9 +114,6 @@ class VONet(nn.Module):
     ) -> tuple[Float[Tensor, "B K h w"], Float[Tensor, "B K D"]]:
         """x_t and r_{t−1} to log m_t and r_t: the whole encoder, on plain tensors (what compiles and exports)."""
         features = self.backbone(frame)
-        estimate = self.attention.estimate if isinstance(self.attention, UNetAttention) else self.attention
-        for _ in range(self.glances):
-            slots = self.trajectory(self.slot_encoder(features, estimate(features, self.context(slots))), slots)
         context = self.context(slots)
         log_masks = self.attention(features, context)
         frame_slots = self.slot_encoder(features, log_masks)
