@@ -42,7 +42,9 @@ def unet_decode(unet, e: Tensor, skips: list[Tensor]) -> Tensor:
 
 
 def estimated_log_masks(estimate, features: Tensor, context: Tensor) -> Tensor:
-    keys = F.conv2d(features, estimate.key.weight[:, :, None, None], estimate.key.bias) * context.shape[-1] ** -0.5
+    features = estimate.feature_norm(features.permute(0, 2, 3, 1)).permute(0, 3, 1, 2)
+    context = estimate.context_norm(context) * estimate.scale
+    keys = F.conv2d(features, estimate.key.weight[:, :, None, None], estimate.key.bias)
     return torch.einsum("bchw,bkc->bkhw", keys, context).log_softmax(dim=1)
 
 
@@ -88,10 +90,16 @@ def attention(module: UNetAttention, features: Tensor, context: Tensor) -> Tenso
     assert isinstance(module.conditioning, ContextMap)
     batch = len(features)
     estimated = estimated_log_masks(module.estimate, features, context)
-    h, skips = unet_encode(module.unet, unet_input(features, estimated, context).flatten(0, 1))
+    small, smaller = features, estimated
+    if module.reduction > 1:
+        small = F.avg_pool2d(features, module.reduction)
+        smaller = F.avg_pool2d(estimated.exp(), module.reduction).log()
+    h, skips = unet_encode(module.unet, unet_input(small, smaller, context).flatten(0, 1))
     q = slot_transformer(module.transformer, h.unflatten(0, (batch, -1)))
-    change = unet_decode(module.unet, q.flatten(0, 1), skips)
-    return (change.unflatten(0, (batch, -1)) + estimated).log_softmax(dim=1)
+    change = unet_decode(module.unet, q.flatten(0, 1), skips).unflatten(0, (batch, -1))
+    if module.reduction > 1:
+        change = F.interpolate(change, size=estimated.shape[-2:], mode="bilinear", align_corners=False)
+    return (change + estimated).log_softmax(dim=1)
 
 
 def recurrent_attention(module: UNetAttention, features: Tensor, slots: int) -> Tensor:

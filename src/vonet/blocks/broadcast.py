@@ -66,10 +66,16 @@ class SpatialBroadcast(nn.Module):
 @dataclass(frozen=True, kw_only=True)
 class ShadedColourConfig:
     order: int = 2
-    """Of the shading: 0 is none, 1 a slope, 2 a bowl."""
+    """Of the shading: 1 is a slope, 2 a bowl."""
     hidden: int = 64
     reach: float = 1.5
     """How far from its middle a slot may still change, in standard deviations of its mask; beyond, it levels off."""
+
+    def __post_init__(self) -> None:
+        if self.order < 1 or not self.reach > 0:
+            raise BadInput(
+                f"shading of order {self.order} with a reach of {self.reach}: they must be 1 or more, and more than 0"
+            )
 
 
 class ShadedColour(nn.Module):

@@ -10,7 +10,7 @@ from vonet.model.attention import DotAttentionConfig, ScaleShiftConfig, UNetAtte
 from vonet.model.backbone import BackboneConfig
 from vonet.model.broadcast_decoder import BroadcastDecoderConfig
 from vonet.model.sequential_vae import SequentialVAEConfig
-from vonet.model.slots import SlotEncoderConfig
+from vonet.model.slots import ContextConfig, SlotEncoderConfig
 from vonet.model.vonet import VONetConfig
 from vonet.schedule import Schedule, constant
 from vonet.training.config import TrainingConfig
@@ -32,12 +32,13 @@ def laptop_a() -> Experiment:
             slot_dim=64,
             backbone=BackboneConfig(channels=(32, 32, 32), strides=(2, 1, 1), feature_dim=64),
             attention=UNetAttentionConfig(
-                estimate=DotAttentionConfig(norm="layer", scale=0.4),
+                estimate=DotAttentionConfig(norm="layer", scale=1.0),
                 unet=UNetConfig(channels=(16, 32, 32), bottleneck=(128, 128)),
                 transformer=SlotTransformerConfig(head_width=64),
                 conditioning=ScaleShiftConfig(),
                 reduction=2,
             ),
+            context=ContextConfig(residual=True),
             slot_encoder=SlotEncoderConfig(pooling="mask"),
             sequential_vae=SequentialVAEConfig(initial_log_std=-3.0),
             decoder=BroadcastDecoderConfig(

@@ -15,6 +15,7 @@ from jaxtyping import Float
 from torch import Tensor
 
 SMALLEST_MASS = 1e-4
+UNTOLD = 4.0
 
 
 def scatter(log_masks: Float[Tensor, "*B K h w"]) -> Float[Tensor, "*B"]:
@@ -36,4 +37,5 @@ def scatter(log_masks: Float[Tensor, "*B K h w"]) -> Float[Tensor, "*B"]:
     yy, yx, xx = yy - my * my + cell, yx - my * mx, xx - mx * mx + cell
     determinant = (yy * xx - yx * yx).clamp(min=cell**2)
     covered = math.log(2 * math.pi * math.e) + 0.5 * determinant.log()
-    return (mass * (covered - mass.log())).sum(-1)
+    counts = mass / (mass + UNTOLD)
+    return (counts * mass * (covered - mass.log())).sum(-1)

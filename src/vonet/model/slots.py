@@ -88,6 +88,9 @@ class Trajectory(nn.Module):
 @dataclass(frozen=True, kw_only=True)
 class ContextConfig:
     hidden_ratio: int = 2
+    residual: bool = False
+    """c = r + MLP(r): a slot looks for what it holds, and learns only how to differ from that. The model then begins as
+    a clustering that follows (`VONet._begin_as_clustering`)."""
 
 
 class Context(nn.Module):
@@ -96,9 +99,10 @@ class Context(nn.Module):
     def __init__(self, config: ContextConfig, slot_dim: int):
         super().__init__()
         self.mlp = mlp(slot_dim, config.hidden_ratio * slot_dim, slot_dim)
+        self.residual = config.residual
 
     def forward(self, slots: Float[Tensor, "B K D"]) -> Float[Tensor, "B K D"]:
-        return self.mlp(slots)
+        return slots + self.mlp(slots) if self.residual else self.mlp(slots)
 
 
 def draw_noise(

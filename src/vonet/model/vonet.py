@@ -105,7 +105,26 @@ class VONet(nn.Module):
         self.sequential_vae = SequentialVAE(config.sequential_vae, D)
         decoder = TokenDecoder if isinstance(config.decoder, TokenDecoderConfig) else BroadcastDecoder
         self.decoder = decoder(config.decoder, D, config.size)  # type: ignore[arg-type]
+        if config.context.residual:
+            self._begin_as_clustering()
         self.to(memory_format=torch.channels_last)  # type: ignore[call-overload]  # else each convolution copies its weight
+
+    def _begin_as_clustering(self) -> None:
+        """Before anything is learned, the slots are clusters that follow: a slot holds the mean features under its
+        mask, and looks in the next frame for what is like them. Else slots begin as fixed classes, such as all that is
+        dark, which explain frames well and have nothing to do with objects, and it takes long to get away from that.
+        Places count less than looks at first, so that the background is one cluster and not many regions."""
+        estimate = self.attention.estimate if isinstance(self.attention, UNetAttention) else self.attention
+        gru, D = self.trajectory.gru, self.slot_dim
+        with torch.no_grad():
+            nn.init.orthogonal_(self.slot_encoder.value.weight)
+            estimate.key.weight.copy_(self.slot_encoder.value.weight)
+            for parameter in gru.parameters():
+                parameter.zero_()
+            gru.weight_ih[2 * D :] = torch.eye(D)
+            for head in (self.trajectory.mlp[-1], self.context.mlp[-1]):
+                head.weight.zero_()  # type: ignore[operator, union-attr]
+            self.backbone.position[-1].weight.mul_(0.3)  # type: ignore[operator, union-attr]
 
     # ---- one frame -------------------------------------------------------------------------------------------------
 
