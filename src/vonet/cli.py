@@ -245,12 +245,15 @@ def _list(arguments: argparse.Namespace) -> None:
 
     chosen = [experiments.get(name) for name in experiments.names()]
     if arguments.json:
-        facts = ("name", "summary", "dataset", "cost", "paper")
+        facts = ("name", "summary", "dataset", "cost", "measured", "paper")
         print(json.dumps([{fact: getattr(e, fact) for fact in facts} for e in chosen], indent=1))
         return
     for e in chosen:
-        expected = ", ".join(f"{name} {value}" for name, value in e.paper.items())
-        print(f"{e.name}\n    {e.summary}; cost: {e.cost}" + (f"; the paper has {expected}" if expected else ""))
+        said = [f"{e.name}\n    {e.summary}; cost: {e.cost}"]
+        for who, scores in (("we have", e.measured), ("the paper has", e.paper)):
+            if scores:
+                said.append(f"{who} " + ", ".join(f"{name} {value}" for name, value in scores.items()))
+        print("; ".join(said))
 
 
 def _evaluate(arguments: argparse.Namespace) -> None:

@@ -15,7 +15,8 @@ class Schedule:
     points: tuple[tuple[int, float], ...]
 
     def __post_init__(self) -> None:
-        if not all(isinstance(point, tuple) and len(point) == 2 for point in self.points):
+        pairs = all(isinstance(point, tuple) and len(point) == 2 for point in self.points)
+        if not pairs or not all(isinstance(number, int | float) for point in self.points for number in point):
             raise BadInput(f"a schedule needs points of an update and a value each; given {self.points}")
         updates = [update for update, _ in self.points]
         if not updates or updates != sorted(set(updates)):

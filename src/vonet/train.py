@@ -34,13 +34,14 @@ from vonet.figures.curves import write_curves
 from vonet.figures.masks import write_mask_sheet
 from vonet.performance import compile_encoder, keep_freed_memory
 from vonet.training import checkpoint
-from vonet.training.distributed import Processes, any_process, joined_processes
+from vonet.training.distributed import Processes, all_the_same, any_process, joined_processes
 from vonet.training.log import Log
 from vonet.training.loop import NotFinite, Training, Update, collapse
 from vonet.training.segments import Footage
 from vonet.writing import PART, DiscRefusal
 
 PROTOCOL = "vonet"
+PICTURES = "pictures"
 
 
 @dataclass(frozen=True)
@@ -87,10 +88,12 @@ def train(experiment: Experiment, data: Path, out: Path, options: TrainOptions, 
 
 def _restarted(out: Path, processes: Processes) -> bool:
     """Whether torchrun has started these processes again after one died, and there is something to go on with. Only
-    the machine on which it died counts a restart, so one process that knows of it is enough."""
+    the machine on which it died counts a restart, and a shared folder may show a new file late, so one process that
+    knows of it is enough."""
     found = checkpoint.latest(out)
     counted = int(os.environ.get("TORCHELASTIC_RESTART_COUNT", "0")) > 0
-    return any_process(counted, processes) and found is not None and found["job"] == _job()
+    ours = found is not None and found["job"] == _job()
+    return any_process(counted, processes) and any_process(ours, processes)
 
 
 def _job() -> str:
@@ -125,8 +128,9 @@ class Run:
             _check_same(found, self.about, out)
         processes.wait()
         if processes.is_first:
-            for abandoned in out.rglob(f"*{PART}"):
-                abandoned.unlink(missing_ok=True)
+            for folder in (out, out / checkpoint.FOLDER, out / PICTURES):
+                for abandoned in folder.glob(f"*{PART}"):
+                    abandoned.unlink(missing_ok=True)
         model = experiment.build_model(seed=options.seed).to(processes.device)
         if options.start is not None and not resume:
             _begin_with(model, options.start)
@@ -141,6 +145,8 @@ class Run:
             memory = checkpoint.load(out, processes)
             self.training.recall(memory)
             self.seconds = memory[1]["seconds"]
+            if not all_the_same(self.training.update, processes):
+                raise BadInput(f"the processes see different checkpoints in {out}: is it a folder that they share?")
             if processes.is_first:
                 weights.save(out, model, experiment)  # a crash may have come between the checkpoint and these
         self.board = _tensorboard(out, self.training.update) if options.tensorboard and processes.is_first else None
@@ -153,6 +159,8 @@ class Run:
         begun, earlier, saved = time.monotonic(), self.seconds, time.monotonic()
         ended = training.update >= self.updates or self._time_is_up() or not self._begin(stop)
         with self._bar() as bar:
+            if training.update == self.updates and not self._is_scored():  # it was killed before its last evaluation
+                self._evaluate(bar, None)
             while not ended:
                 found = self._step()
                 self.seconds = earlier + time.monotonic() - begun
@@ -176,12 +184,16 @@ class Run:
             range(self.training.segments.frames_to_begin),
             desc="watching",
             unit="frame",
+            mininterval=_between_lines(),
             disable=not self.processes.is_first or self.training.segments.frames_to_begin < 100,
         )
+        earlier, begun = self.seconds, time.monotonic()
         for _ in frames:
-            if any_process(stop["asked"], self.processes):
+            if any_process(stop["asked"], self.processes) or self._time_is_up():
                 return False
             self.training.segments.watch(self.training.model, frames=1)
+            self.stepping = time.monotonic() - begun
+            self.seconds = earlier + self.stepping
         return True
 
     def _what_next(self) -> str:
@@ -230,7 +242,7 @@ class Run:
             total=self.updates,
             initial=self.training.update,
             unit="update",
-            mininterval=0.5 if sys.stderr.isatty() else 30,
+            mininterval=_between_lines(),
             disable=not self.processes.is_first,
         )
 
@@ -240,12 +252,16 @@ class Run:
         update = self.training.update
         bar.update()
         scored = {name: f"{100 * value:.1f}" for name, value in self.scored.items()}
-        bar.set_postfix({**{name: f"{value:.4g}" for name, value in found.losses.items()}, **scored}, refresh=False)
+        losses = {name: f"{value:.4g}" for name, value in found.losses.items()}
+        minutes = self.options.minutes
+        left = {} if minutes is None else {"minutes left": f"{max(0.0, minutes - self.seconds / 60):.0f}"}
+        bar.set_postfix({**losses, **scored, **left}, refresh=False)
         if update % self.options.log_every == 0 or update == self.updates:
             waiting = self.training.segments.seconds_reading / max(self.stepping, 1e-9)
             entry = {"losses": found.losses, "norms": found.norms, "entropy": found.entropy}
             entry |= {"largest_slot": found.largest_slot, "waiting": waiting}
-            self._write({"update": update, "seconds": self.seconds, **entry})
+            with _saying_if_refused(bar):
+                self._write({"update": update, "seconds": self.seconds, **entry})
 
     def _write(self, entry: dict[str, Any]) -> None:
         assert self.log is not None
@@ -255,11 +271,19 @@ class Run:
                 for name, value in entry.get(group, {}).items():
                     self.board.add_scalar(f"{group}/{name}", value, entry["update"])
 
-    def _evaluate(self, bar: tqdm, found: Update) -> None:
+    def _is_scored(self) -> bool:
+        """Whether the log has the scores of the last update, where there is something to score."""
+        scored = [entry["update"] for entry in self.log.entries if "scores" in entry] if self.log else []
+        return self.log is None or not self.validation or self.training.update in scored
+
+    def _evaluate(self, bar: tqdm, found: Update | None) -> None:
         """Scores on the same few validation videos each time, and their masks as pictures."""
-        if self.log is None:
-            return
-        alarm = collapse(found)
+        if self.log is not None:
+            with _saying_if_refused(bar):
+                self._score_and_draw(bar, self.log, found)
+
+    def _score_and_draw(self, bar: tqdm, log: Log, found: Update | None) -> None:
+        alarm = collapse(found) if found is not None else None
         if alarm:
             bar.write(f"update {self.training.update}: {alarm}")
         if self.validation:
@@ -271,8 +295,8 @@ class Run:
             said = ", ".join(f"{name} {100 * scores[name]:.1f}" for name in HEADLINES)
             bar.write(f"update {self.training.update}: {said}")
             self._write({"update": self.training.update, "seconds": self.seconds, "scores": scores, "alarm": alarm})
-        write_mask_sheet(self.out / "pictures" / f"{self.training.update:08d}.png", self.training.model, self.shown)
-        write_curves(self.out / "curves.png", self.log.entries, self.trivial)
+        write_mask_sheet(self.out / PICTURES / f"{self.training.update:08d}.png", self.training.model, self.shown)
+        write_curves(self.out / "curves.png", log.entries, self.trivial)
 
     def _trivial(self) -> dict[str, dict[str, float]]:
         """Of the methods that know nothing of objects, for the curves."""
@@ -327,6 +351,20 @@ def _differences(old: Any, new: Any, path: str) -> Iterator[str]:
             yield from _differences(old.get(key), new.get(key), f"{path}.{key}" if path else key)
     elif old != new:
         yield f"{path} was {old!r} and is {new!r}"
+
+
+def _between_lines() -> float:
+    """Seconds between two states of a progress line; a log file wants fewer than a terminal."""
+    return 0.5 if sys.stderr.isatty() else 30.0
+
+
+@contextmanager
+def _saying_if_refused(bar: tqdm) -> Iterator[None]:
+    """A full disc is no reason to stop learning: a line of the log or a picture is lost, and that is said."""
+    try:
+        yield
+    except DiscRefusal as error:
+        bar.write(f"not written: {error}")
 
 
 @contextmanager

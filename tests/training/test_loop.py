@@ -27,6 +27,7 @@ from vonet.data.video import ArrayVideo
 from vonet.errors import BadInput
 from vonet.experiments.overrides import overridden
 from vonet.schedule import constant
+from vonet.train import Run, TrainOptions
 from vonet.training import checkpoint
 from vonet.training.distributed import Processes, attempt_name
 from vonet.training.log import Log
@@ -331,6 +332,10 @@ def test_overrides_are_typed():
         ("training.segment=-1", "each must be 1 or more"),
         ("training.replay.videos=0", "must be 1 or more"),
         ("training.optimizer.eps=NaN", "it must be of type float"),
+        ("training.optimizer.eps=-1.0", "eps is -1.0; it must be more than 0"),
+        ("training.optimizer.groups.encoder.clip=-1", "clip is -1.0; it must be more than 0, or None"),
+        ("model.slot_dim=0", "slot_dim is 0; it must be 1 or more"),
+        ("model.attention.unet.channels=[]", "they must be whole numbers above 0, at least one"),
     ],
 )
 def test_overrides_that_cannot_be_are_refused(change, words):
@@ -353,9 +358,9 @@ from vonet.training.optimizer import Optimizer
 
 made = reduced_experiment(experiments.get("vonet-sprites"))
 torch.manual_seed(0)
-clip = random_clip(4, 2)
+clip = random_clip(4, 2, dtype=torch.float64)
 with joined_processes() as processes:
-    model = made.build_model(seed=0).eval()
+    model = made.build_model(seed=0).double().eval()
     state = model.initial_state(4, generator=torch.Generator().manual_seed(1)).detach()
     rows = slice(processes.rank, None, processes.count)
     mine = replace(clip, frames=clip.frames[rows], is_first=clip.is_first[rows])
@@ -393,8 +398,8 @@ def test_two_processes_take_the_step_of_one_with_the_joint_batch(tmp_path):
     assert alone.keys() == together.keys()
     largest = max(gradient.abs().max().item() for gradient in alone.values())
     for name, gradient in alone.items():
-        torch.testing.assert_close(together[name], gradient, rtol=1e-5, atol=1e-6 * largest)
-    moved = [name for name in alone_after if not torch.equal(alone_after[name], start[name])]
+        torch.testing.assert_close(together[name], gradient, rtol=1e-6, atol=1e-6 * largest)
+    moved = [name for name in alone_after if not torch.equal(alone_after[name], start[name].double())]
     assert len(moved) > 20
     for name in moved:  # Adam's first step has the size of the learning rate wherever the gradient is not nearly zero
         clear = alone[name].abs() > 1e-4 * largest
@@ -471,9 +476,10 @@ def test_a_run_in_two_parts_is_the_run(world, tmp_path, finished):
 
 def test_killed_at_random_moments_it_ends_the_same(world, tmp_path, finished):
     out = tmp_path / "run"
-    dice, kills = np.random.default_rng(0), 0
+    dice, kills, resumed = np.random.default_rng(0), 0, 0
     for _ in range(8):
         more = ["--resume"] if checkpoint.latest(out) else []
+        resumed += len(more)
         process = subprocess.Popen(
             [sys.executable, *command(world, out, "--save-minutes", 0.001, *more)],
             stderr=subprocess.DEVNULL,
@@ -488,6 +494,7 @@ def test_killed_at_random_moments_it_ends_the_same(world, tmp_path, finished):
     done = run(command(world, out, *(["--resume"] if checkpoint.latest(out) else [])))
     assert done.returncode == 0, done.stderr
     assert kills
+    assert resumed
     assert same_weights(out, finished[0])
 
 
@@ -506,6 +513,86 @@ def test_a_signal_saves_first(world, tmp_path, number):
     found = checkpoint.latest(out)
     assert 0 < found["update"] < 100_000
     assert weights.load(out)[1].name == EXPERIMENT
+
+
+def test_a_signal_while_the_first_frames_are_watched_leaves_nothing(world, tmp_path):
+    out = tmp_path / "run"
+    pipes = {"stderr": subprocess.PIPE, "stdout": subprocess.PIPE, "text": True, "env": ONE_THREAD}
+    long = ["--set", "training.replay.frames_before_first_update=1000000"]
+    process = subprocess.Popen([sys.executable, *command(world, out, *long)], **pipes)
+    while not (out / "log.jsonl").exists():
+        assert process.poll() is None
+        time.sleep(0.1)
+    time.sleep(0.5)
+    process.send_signal(signal.SIGTERM)
+    said, errors = process.communicate(timeout=60)
+    assert process.returncode == 0, errors
+    assert "is at update 0 of 12. Nothing was learned yet, and nothing is saved." in said
+    assert "watching" in errors
+    assert checkpoint.latest(out) is None
+
+
+def test_time_is_up_while_the_first_frames_are_watched(world, tmp_path):
+    long = ["--set", "training.replay.frames_before_first_update=1000000", "--minutes", 0.02]
+    done = run(command(world, tmp_path / "run", *long))
+    assert done.returncode == 0, done.stderr
+    assert "Nothing was learned yet" in done.stdout
+
+
+def in_this_process(world, out, **options):
+    """A run whose parts a test can reach."""
+    made = overridden(experiments.get(EXPERIMENT), REDUCED[1:])
+    return Run(made, world, out, TrainOptions(updates=20, evaluate_every=10, videos=1, **options), Processes(), False)
+
+
+def test_a_disc_that_is_full_for_a_while_is_said_and_learning_goes_on(world, tmp_path, monkeypatch, capsys):
+    running = in_this_process(world, tmp_path / "run", save_minutes=0.0001)
+    soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
+    signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
+    step = running.training.step
+
+    def step_with_little_room():
+        found = step()
+        room = 20_000 if 5 < running.training.update < 15 else soft
+        resource.setrlimit(resource.RLIMIT_FSIZE, (room, hard))
+        return found
+
+    monkeypatch.setattr(running.training, "step", step_with_little_room)
+    try:
+        running.learn({"asked": False})
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
+    said = capsys.readouterr()
+    assert "not saved: " in said.out + said.err
+    assert "not written: " in said.out + said.err
+    assert checkpoint.latest(tmp_path / "run")["update"] == 20
+    assert (tmp_path / "run/pictures/00000020.png").exists()
+
+
+def test_what_is_not_finite_says_what_to_do(world, tmp_path):
+    running = in_this_process(world, tmp_path / "run", save_minutes=0.0001)
+    running.updates = 3
+    running.learn({"asked": False})
+    running.updates = 6
+    with torch.no_grad():
+        next(running.training.model.backbone.parameters())[0] = torch.nan
+    words = r"at update 3 the loss .*; the last checkpoint is of update 3. Begin a new run with --from .*run"
+    with pytest.raises(BadInput, match=words):
+        running.learn({"asked": False})
+
+
+def test_a_run_killed_before_its_last_scores_has_them_after_resuming(world, tmp_path, finished):
+    import shutil
+
+    shutil.copytree(finished[0], tmp_path / "run")
+    log = tmp_path / "run/log.jsonl"
+    lines = log.read_text().splitlines()
+    log.write_text("\n".join(line for line in lines if '"scores"' not in line or '"update": 12' not in line) + "\n")
+    done = run(command(world, tmp_path / "run", "--resume"))
+    assert done.returncode == 0, done.stderr
+    again = [json.loads(line) for line in log.read_text().splitlines()]
+    straight = [json.loads(line) for line in lines]
+    assert [e["scores"] for e in again if "scores" in e][-1] == [e["scores"] for e in straight if "scores" in e][-1]
 
 
 def test_a_crash_before_the_weights_is_mended(world, tmp_path, finished):
@@ -570,6 +657,11 @@ def test_what_cannot_be_trained_or_resumed_is_said(world, tmp_path, finished):
             command(world, tmp_path / "x", "--set", "training.weights.kl.points=[1,2]"),
             "points of an update and a value",
         ),
+        (
+            command(world, tmp_path / "x", "--set", 'training.weights.kl.points=[[0, "a"]]'),
+            "points of an update and a value",
+        ),
+        (command(world, tmp_path / "x", "--set", 'model.attention.unet.channels=["a"]'), "whole numbers above 0"),
         (command(world, tmp_path / "x", "--from", tmp_path / "y"), "there are no weights at"),
         (command(tmp_path / "nowhere", tmp_path / "x"), "there is nothing at"),
         (["-m", "vonet", "train", "vonet-movi-a", "--data", str(world), "--out", str(tmp_path / "x")], "takes 128x128"),
@@ -656,4 +748,6 @@ def test_the_list_has_costs_and_scores():
     listed = {entry["name"]: entry for entry in json.loads(done.stdout)}
     assert set(listed) == set(experiments.names())
     assert listed["vonet-movi-a"]["paper"] == {"fg_ari": 91.0, "miou": 60.5}
+    assert listed["vonet-sprites"]["measured"].keys() == {"fg_ari", "miou"}
+    assert listed["vonet-movi-a"]["measured"] == {}
     assert all(entry["cost"] for entry in listed.values())

@@ -37,6 +37,11 @@ class UNetConfig:
     bottleneck: tuple[int, ...] = (512, 512)
     """Hidden layers between the halves; the last is the width of the vector e."""
 
+    def __post_init__(self) -> None:
+        for name, widths in (("channels", self.channels), ("bottleneck", self.bottleneck)):
+            if not widths or not all(isinstance(width, int) and width > 0 for width in widths):
+                raise BadInput(f"the U-Net's {name} are {widths}; they must be whole numbers above 0, at least one")
+
 
 class UNet(nn.Module):
     """From a map `inputs h w` to a map of logits `h w`.

@@ -35,6 +35,7 @@ def _variant(
         summary=f"{base.summary}, {summary}",
         model=model or base.model,
         training=training or base.training,
+        measured={},
         paper={},
     )
 

@@ -22,6 +22,8 @@ class Experiment:
     training: TrainingConfig
     cost: str = "not measured"
     """What it takes, in words."""
+    measured: Mapping[str, float] = field(default_factory=dict)
+    """Our own scores for this experiment, in percent, where we have run it (docs/log.md says how)."""
     paper: Mapping[str, float] = field(default_factory=dict)
     """The paper's scores for this experiment, in percent, where it has them."""
 

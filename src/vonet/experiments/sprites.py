@@ -26,6 +26,7 @@ def vonet_sprites() -> Experiment:
         summary="VONet with a broadcast decoder on moving sprites, in minutes on a laptop",
         dataset="sprites",
         cost="four minutes on two CPU cores",
+        measured={"fg_ari": 64.3, "miou": 78.8},
         model=VONetConfig(
             size=(32, 32),
             slots=5,

@@ -181,7 +181,9 @@ class UNetAttention(nn.Module):
         )
         masks = torch.stack([estimated.exp(), estimated], dim=-1)  # channels last in memory
         first = F.conv2d(rearrange(masks, "b k h w two -> (b k) two h w"), of_mask, padding=1)
-        if (of_slot := self.conditioning.first(context, of_context, tuple(features.shape[-2:]))) is not None:
+        if (
+            of_slot := self.conditioning.first(context, of_context, (features.shape[-2], features.shape[-1]))
+        ) is not None:
             first = first.add_(of_slot)
         shared = F.conv2d(features, of_features, padding=1)
         return first.unflatten(0, (-1, slots)).add_(shared.unsqueeze(1)).flatten(0, 1)

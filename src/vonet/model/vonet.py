@@ -78,6 +78,8 @@ class VONetConfig:
         if len(self.size) != 2 or not all(isinstance(side, int) and side > 0 for side in self.size):
             raise BadInput(f"size is {self.size}; it must be the height and width of frames, two positive integers")
         _check_slots(self.slots)
+        if self.slot_dim < 1:
+            raise BadInput(f"slot_dim is {self.slot_dim}; it must be 1 or more")
         check_choice("enlargement", self.enlargement, Enlargement)
 
     @property

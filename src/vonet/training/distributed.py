@@ -94,6 +94,15 @@ def average_gradients(parameters: Sequence[nn.Parameter], processes: Processes) 
         p.grad = gradient.view_as(p).clone() if has else None
 
 
+def all_the_same(number: int, processes: Processes) -> bool:
+    """Whether every process has this number."""
+    if processes.count == 1:
+        return True
+    numbers = torch.tensor([number, -number], device=processes.device)
+    distributed.all_reduce(numbers, distributed.ReduceOp.MAX)
+    return bool(numbers[0] == -numbers[1])
+
+
 def any_process(here: bool, processes: Processes) -> bool:
     """Whether it is so in any of them: all must stop together."""
     if processes.count == 1:

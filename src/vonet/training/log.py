@@ -25,11 +25,11 @@ class Log:
 
 
 def _read(path: Path) -> list[dict[str, Any]]:
-    """The whole lines; the last may have been cut short by a crash."""
+    """The whole lines; one may have been cut short by a crash or a full disc."""
     entries = []
     for line in path.read_text(encoding="utf-8").splitlines() if path.exists() else ():
         try:
             entries.append(json.loads(line))
         except ValueError:
-            break
+            continue
     return entries

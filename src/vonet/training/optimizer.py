@@ -18,12 +18,20 @@ class GroupConfig:
     clip: float | None
     """Largest norm of the gradient of the whole group; None: as it is."""
 
+    def __post_init__(self) -> None:
+        if self.clip is not None and not self.clip > 0:
+            raise BadInput(f"clip is {self.clip}; it must be more than 0, or None")
+
 
 @dataclass(frozen=True, kw_only=True)
 class OptimizerConfig:
     groups: Mapping[str, GroupConfig]
     """By the names of the model's parameter groups, exactly."""
     eps: float = 1e-7
+
+    def __post_init__(self) -> None:
+        if not self.eps > 0:
+            raise BadInput(f"eps is {self.eps}; it must be more than 0")
 
 
 class Optimizer:
