@@ -40,7 +40,6 @@ KINDS = {
             reduction=2,
         ),
         decoder=BroadcastDecoderConfig(painter=ShadedColourConfig(), reduction=2),
-        forecast=True,
         compact=True,
         enlargement="bilinear",
     ),

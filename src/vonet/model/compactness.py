@@ -16,10 +16,12 @@ from torch import Tensor
 
 SMALLEST_MASS = 1e-4
 UNTOLD = 4.0
+"""A slot of about as many cells or fewer hardly pays: else one that has lost its thing would be driven out of every
+place where it could find another."""
 
 
 def scatter(log_masks: Float[Tensor, "*B K h w"]) -> Float[Tensor, "*B"]:
-    """Σ_k mass_k · log (cells that the mask's Gaussian covers / mass_k), in nats per frame.
+    """Σ_k mass_k · log (cells that the mask's Gaussian covers / mass_k), in nats per frame, but for tiny masks.
 
     Squares and discs of any size, half-planes and whole frames cost nearly the same per cell, so neither large nor
     small regions are favoured, nor is the background cut up. It is what a mixture of Gaussians would pay for the cells.

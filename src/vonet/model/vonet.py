@@ -65,9 +65,6 @@ class VONetConfig:
     trajectory: TrajectoryConfig = field(default_factory=TrajectoryConfig)
     sequential_vae: SequentialVAEConfig = field(default_factory=SequentialVAEConfig)
     decoder: TokenDecoderConfig | BroadcastDecoderConfig = field(default_factory=TokenDecoderConfig)
-    forecast: bool = False
-    """Whether the slots as they were before a frame must explain it too, under the masks found in it: a loss of its
-    own, "forecast". A slot that passes from one thing to another then pays for it."""
     compact: bool = False
     """Whether scattered masks are a loss, "scatter", of their own."""
     enlargement: Enlargement = "nearest"
@@ -86,7 +83,7 @@ class VONetConfig:
     def losses(self) -> tuple[str, ...]:
         """The names of the losses of this model."""
         decoder = TokenDecoder if isinstance(self.decoder, TokenDecoderConfig) else BroadcastDecoder
-        names = {"kl": self.sequential_vae.prior is not None, "forecast": self.forecast, "scatter": self.compact}
+        names = {"kl": self.sequential_vae.prior is not None, "scatter": self.compact}
         return (*decoder.losses, *(name for name, present in names.items() if present))
 
 
@@ -96,7 +93,7 @@ class VONet(nn.Module):
         D, C = config.slot_dim, config.backbone.feature_dim
         self.slots, self.slot_dim = config.slots, D
         self.size, self.enlargement = config.size, config.enlargement
-        self.compact, self.forecast = config.compact, config.forecast
+        self.compact = config.compact
         self.backbone = Backbone(config.backbone, config.size)
         attention = UNetAttention if isinstance(config.attention, UNetAttentionConfig) else DotAttention
         self.attention = attention(config.attention, C, D, self.backbone.feature_size)  # type: ignore[arg-type]
@@ -187,11 +184,6 @@ class VONet(nn.Module):
         losses = self.decode(clip.frames.flatten(0, 1), latents, output.log_masks.flatten(0, 1), update)
         if (prior := self.sequential_vae.prior) is not None:
             losses["kl"] = prior.divergence(posterior, prior(output.previous_slots.flatten(0, 1))).sum(-1)
-        if self.forecast:
-            before = self.sequential_vae.posterior(output.previous_slots.flatten(0, 1))
-            before = before.sample() if self.training else before.mean
-            errors = self.decode(clip.frames.flatten(0, 1), before, output.log_masks.flatten(0, 1), update)
-            losses["forecast"] = errors["reconstruction"] * ~clip.is_first.flatten()  # fresh slots know nothing yet
         if self.compact:
             losses["scatter"] = scatter(output.log_masks.flatten(0, 1))
         return replace(output, losses={name: loss.unflatten(0, batch_time) for name, loss in losses.items()})

@@ -110,9 +110,7 @@ class Windows:
         videos = self._rng.choice(long_enough, batch)
         starts = self._rng.integers(0, self._footage.lengths[videos] - length + 1)
         frames = self._footage.read([(v, s, s + length) for v, s in zip(videos.tolist(), starts.tolist(), strict=True)])
-        pixels = self._footage.to_model(frames).unflatten(0, (batch, length))
-        is_first = (torch.arange(length) == 0).expand(batch, -1).to(pixels.device)
-        return Clip(pixels, is_first), model.initial_state(batch)
+        return Clip(self._footage.to_model(frames).unflatten(0, (batch, length))), model.initial_state(batch)
 
     def remember(self) -> Memory:
         return {}, {"random": random_state(self._rng)}
