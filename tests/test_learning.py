@@ -1,13 +1,18 @@
 """It learns: in a minute or two on a CPU a small VONet begins to tell moving things apart, without labels."""
 
+from dataclasses import replace
+
 import numpy as np
 import torch
 from sklearn.metrics import adjusted_rand_score
 
 from vonet import experiments
 from vonet.data.sprites import sprite_videos
+from vonet.data.video import ArrayVideo
 from vonet.demo import train
 from vonet.interface import Clip
+from vonet.training.loop import Training, collapse
+from vonet.training.segments import Footage
 
 
 def foreground_agreement(model) -> float:
@@ -30,3 +35,16 @@ def test_vonet_finds_sprites():
     assert np.mean(errors[-20:]) < 0.1 * errors[0]
     assert before < 0.1
     assert after > 0.25
+
+
+def test_a_bad_start_trips_the_alarm():
+    """Latents that begin with a standard deviation of one drown the slots: the masks go uniform, and it is said."""
+    experiment = experiments.get("vonet-sprites")
+    vae = replace(experiment.model.sequential_vae, initial_log_std=0.0)
+    model = replace(experiment, model=replace(experiment.model, sequential_vae=vae)).build_model(seed=0)
+    pixels, _ = sprite_videos(32, seed=1)
+    footage = Footage([ArrayVideo(f"{i}", video) for i, video in enumerate(pixels)], model.size)
+    training = Training(model, experiment.training, footage, seed=0)
+    alarms = [collapse(training.step()) for _ in range(120)]
+    assert alarms[0] is None
+    assert sum("nearly uniform" in (alarm or "") for alarm in alarms[-20:]) > 10
