@@ -45,6 +45,6 @@ def test_a_bad_start_trips_the_alarm():
     pixels, _ = sprite_videos(32, seed=1)
     footage = Footage([ArrayVideo(f"{i}", video) for i, video in enumerate(pixels)], model.size)
     training = Training(model, experiment.training, footage, seed=0)
-    alarms = [collapse(training.step()) for _ in range(120)]
+    alarms = [collapse(training.step()) for _ in range(80)]
     assert alarms[0] is None
     assert sum("nearly uniform" in (alarm or "") for alarm in alarms[-20:]) > 10
