@@ -569,6 +569,15 @@ def test_a_disc_that_is_full_for_a_while_is_said_and_learning_goes_on(world, tmp
     assert (tmp_path / "run/pictures/00000020.png").exists()
 
 
+def test_tensorboard_gets_losses_and_scores(world, tmp_path):
+    events = pytest.importorskip("tensorboard.backend.event_processing.event_accumulator")
+    in_this_process(world, tmp_path / "run", tensorboard=True).learn({"asked": False})
+    (folder,) = {path.parent for path in (tmp_path / "run").rglob("events.out.tfevents.*")}
+    board = events.EventAccumulator(str(folder)).Reload()
+    assert [event.step for event in board.Scalars("losses/reconstruction")] == [10, 20]
+    assert [event.step for event in board.Scalars("scores/fg_ari")] == [10, 20]
+
+
 def test_what_is_not_finite_says_what_to_do(world, tmp_path):
     running = in_this_process(world, tmp_path / "run", save_minutes=0.0001)
     running.updates = 3
