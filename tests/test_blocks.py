@@ -60,6 +60,18 @@ def test_convolution_after_upsampling(dtype, tolerance, memory_format):
     assert_same_function(upsampled_conv, slow, [x, fan_in(4, 8, 3, 3, dtype=dtype)], tolerance)
 
 
+@pytest.mark.parametrize("maps", [1, 2])
+@pytest.mark.parametrize("side", [4, 32])
+def test_instance_norm_of_any_order_in_memory(maps, side):
+    norm = InstanceNorm(3)
+    wide = torch.randn(maps, 6, side, side + 2)
+    strange = (
+        torch.randn(maps, side, side, 3).permute(0, 3, 1, 2).as_strided((maps, 3, side, side), (3, 1, 3 * side, 3))
+    )
+    for x in (wide[:, ::2, :, 1:-1], wide[:, 3:, :, 2:].transpose(2, 3), *([strange] if maps == 1 else [])):
+        torch.testing.assert_close(norm(x), F.instance_norm(x), atol=1e-5, rtol=1e-5)
+
+
 def hard_masks(top, left, size=(20, 24)):
     """Two slots: a box of 4 x 6 cells, and the rest."""
     box = torch.zeros(size, dtype=torch.bool)

@@ -35,9 +35,10 @@ class InstanceNorm(nn.Module):
 class _InstanceNorm(torch.autograd.Function):
     @staticmethod
     def forward(ctx: Any, x: Tensor, weight: Tensor, bias: Tensor, eps: float) -> Tensor:
+        x = x.contiguous(memory_format=torch.channels_last)
         cells = _cells(x)
         maps, count, channels = cells.shape
-        if count >= CELLS_FOR_TORCH:
+        if count >= CELLS_FOR_TORCH and maps > 1:  # of a single map torch may misread the order in memory
             y, mean, scale = torch.native_group_norm(x, weight, bias, maps, channels, count, channels, eps)
             mean, scale = mean.unsqueeze(1), scale.unsqueeze(1)
         else:
