@@ -108,9 +108,9 @@ class Run:
         self.experiment, self.out, self.options, self.processes = experiment, out, options, processes
         self.updates = experiment.training.updates if options.updates is None else options.updates
         self.evaluate_every = options.evaluate_every or max(1, self.updates // 10)
-        videos = vonet.data.open(data, split="train")
-        self.validation = _validation(data, options.videos)
-        self.shown = _shown(data, videos, options.pictures)
+        everything, videos = vonet.data.open(data), vonet.data.open(data, split="train")
+        self.validation = _validation(everything, options.videos)
+        self.shown = _shown(everything, videos, options.pictures)
         self.about = {
             "experiment": weights.described(experiment),
             "seed": options.seed,
@@ -178,8 +178,8 @@ class Run:
         self._say(f"{self.out} is at update {training.update} of {self.updates}. {self._what_next()}")
 
     def _begin(self, stop: dict[str, bool]) -> bool:
-        """Watch what is to be watched before the first update. False where a signal asks to stop meanwhile: so far
-        nothing is learned, and nothing is saved."""
+        """Watch what is to be watched before the first update. False where the time is up or a signal asks to stop
+        meanwhile: so far nothing is learned, and nothing is saved."""
         frames = tqdm(
             range(self.training.segments.frames_to_begin),
             desc="watching",
@@ -312,18 +312,16 @@ class Run:
             print(sentence)
 
 
-def _validation(data: Path, count: int) -> list[Video]:
+def _validation(videos: Videos, count: int) -> list[Video]:
     """The first few videos to score; none where the data have no validation split with true ids."""
-    videos = vonet.data.open(data)
     if "validation" not in videos.splits:
         return []
     chosen = videos.in_split("validation")
     return [video for video in (chosen[i] for i in range(min(count, len(chosen)))) if video.has_ids]
 
 
-def _shown(data: Path, training: Videos, count: int) -> list[Video]:
+def _shown(videos: Videos, training: Videos, count: int) -> list[Video]:
     """The videos whose masks are drawn: of the validation split where there is one, labelled or not."""
-    videos = vonet.data.open(data)
     chosen = videos.in_split("validation") if "validation" in videos.splits else training
     return [chosen[i] for i in range(min(count, len(chosen)))]
 

@@ -97,9 +97,8 @@ class ShadedColour(nn.Module):
         rows, columns = torch.meshgrid(*(torch.linspace(-1, 1, side) for side in size), indexing="ij")
         self.register_buffer("coordinates", torch.stack([rows.flatten(), columns.flatten()], dim=-1), persistent=False)
         self.coefficients = mlp(latent_dim, config.hidden, 3 + 2 * len(self.powers))
-        with (
-            torch.no_grad()
-        ):  # nearly grey at first: where all slots paint nonsense, sharing every pixel would pay best
+        # Nearly grey at first: where all slots paint nonsense, sharing every pixel would pay best.
+        with torch.no_grad():
             self.coefficients[-1].weight.mul_(0.1)  # type: ignore[operator, union-attr]
             self.coefficients[-1].bias[:3] = 0.5  # type: ignore[operator, union-attr]
 

@@ -1,6 +1,6 @@
 """Instance norm of maps that lie channels last in memory, as convolutions on CPUs want them.
 
-Torch's own kernels take three to five times as long there, because they stride over a map once for each channel. Here
+Torch's own kernels take three to six times as long there, because they stride over a map once for each channel. Here
 sums over the cells of a map are products with a vector of ones. The same function, held to torch's by a test.
 """
 

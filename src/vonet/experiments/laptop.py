@@ -31,6 +31,7 @@ def laptop_a() -> Experiment:
         summary="VONet on generated level A with few objects, on a laptop (in the making)",
         dataset="laptop-a",
         cost="half an hour on one CPU core",
+        measured={"fg_ari": 43.8, "miou": 48.9},
         model=VONetConfig(
             size=(64, 64),
             slots=7,

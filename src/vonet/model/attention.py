@@ -175,15 +175,13 @@ class UNetAttention(nn.Module):
         A convolution is linear in its channels: the part of the features is the same for all slots and computed once,
         the part of the context is constant but at the border, and only two channels are convolved for each slot.
         """
-        feature_dim, slots = features.shape[1], estimated.shape[1]
+        (_, feature_dim, h, w), slots = features.shape, estimated.shape[1]
         of_features, of_mask, of_context = self.unet.first.weight.split(
             [feature_dim, 2, self.conditioning.inputs], dim=1
         )
         masks = torch.stack([estimated.exp(), estimated], dim=-1)  # channels last in memory
         first = F.conv2d(rearrange(masks, "b k h w two -> (b k) two h w"), of_mask, padding=1)
-        if (
-            of_slot := self.conditioning.first(context, of_context, (features.shape[-2], features.shape[-1]))
-        ) is not None:
+        if (of_slot := self.conditioning.first(context, of_context, (h, w))) is not None:
             first = first.add_(of_slot)
         shared = F.conv2d(features, of_features, padding=1)
         return first.unflatten(0, (-1, slots)).add_(shared.unsqueeze(1)).flatten(0, 1)

@@ -1,7 +1,7 @@
 """How far the masks are from being one compact region each.
 
 Not the paper's. Where the decoder is told the masks, similar things may share a slot without making a frame any harder
-to explain: nothing tells two red balls apart. This does. The Gaussian in the plane with a mask's middle and extent
+to explain: nothing tells two red balls apart. This loss does. The Gaussian in the plane with a mask's middle and extent
 covers about as many cells as the mask itself if that is one region, whatever its size, and many more if it is two
 balls, or a ring, or crumbs.
 """
