@@ -110,6 +110,13 @@ class SlotState(State):
     noise: Float[Tensor, "B K D"]
 
 
+@dataclass(frozen=True)
+class RegionState(SlotState):
+    """Of a model whose slots also remember their regions (model/regions.py); zeros before the first frame."""
+
+    regions: Float[Tensor, "B K P"]
+
+
 def enlarge(log_masks: Float[Tensor, "*any K h w"], size: tuple[int, int], how: Enlargement) -> Tensor:
     """Log-masks at another size, still summing to one over K.
 

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from typing import Literal
 
 import torch
+import torch.nn.functional as F
 from jaxtyping import Float
 from torch import Tensor, nn
 
@@ -57,7 +58,10 @@ class SlotEncoder(nn.Module):
     def forward(
         self, features: Float[Tensor, "B C h w"], log_masks: Float[Tensor, "B K h w"]
     ) -> Float[Tensor, "B K D"]:
-        weights = log_masks.flatten(2).exp()
+        masks = log_masks.exp()
+        if masks.shape[-2:] != features.shape[-2:]:
+            masks = F.adaptive_avg_pool2d(masks, features.shape[-2:])
+        weights = masks.flatten(2)
         if self.pooling == "mask":
             weights = weights / weights.sum(-1, keepdim=True).clamp_min(1e-6)
         else:
