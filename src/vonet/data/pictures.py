@@ -99,6 +99,9 @@ class PictureVideo(Video):
     def files(self) -> Sequence[Path]:
         return [*self._frames, *(mask.path for masks in self._masks for mask in masks)]
 
+    def frame_name(self, number: int) -> str:
+        return self._frames[number].stem
+
     def _read(self, start: int, stop: int) -> UInt8[np.ndarray, "T H W 3"]:
         return np.stack([images.read_rgb(path, str(path), self.size) for path in self._frames[start:stop]])
 
