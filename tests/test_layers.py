@@ -16,6 +16,8 @@ ALLOWED = {
     "errors": set(),
     "writing": {"errors"},
     "performance": set(),
+    "stopping": set(),
+    "completion": {"errors"},
     "interface": {"errors"},
     "schedule": {"errors"},
     "blocks": {"errors", "interface", "schedule"},
@@ -28,14 +30,18 @@ ALLOWED = {
     "weights": {"errors", "writing", "model", "experiments"},
     "evaluate": {"errors", "interface", "performance", "data", "training", "evaluation", "weights"},
     "train": {
-        *("errors", "writing", "interface", "performance", "data", "training"),
+        *("errors", "writing", "stopping", "interface", "performance", "data", "training"),
         *("evaluation", "figures", "experiments", "weights"),
     },
+    "serving": {"errors", "writing", "stopping", "interface", "data", "figures", "weights"},
     "demo": {
         *("errors", "interface", "performance", "data", "model", "training"),
         *("figures", "evaluation", "experiments", "weights"),
     },
-    "cli": {"errors", "data", "figures", "experiments", "weights", "evaluate", "train", "demo"},
+    "cli": {
+        *("errors", "performance", "completion", "data", "figures"),
+        *("experiments", "weights", "evaluate", "train", "serving", "demo"),
+    },
     "__main__": {"cli"},
 }
 

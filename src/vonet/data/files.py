@@ -237,11 +237,13 @@ class FileVideo(Video):
 
     def watch(self) -> Iterator[Shown]:
         """Decodes once, and knows when each frame is shown: many videos have no steady rate."""
-        first = None
+        number, first = -1, None
         for number, frame in enumerate(self._content.decode_noting()):
             first = frame.time if first is None else first
             seconds = None if frame.time is None or first is None else frame.time - first
             yield Shown(number, seconds, partial(self._content.pixels, frame))
+        if number < 0:
+            raise _no_video(self.path, "has no frame that can be decoded")
 
     @cached_property
     def _told(self) -> tuple[float | None, int | None]:

@@ -1,8 +1,8 @@
 """What a video is, wherever and however it lies on the disc, and a set of them.
 
 A `Video` is light: it knows where its frames lie and decodes them when asked, all (`frames`, `ids`), a range (`read`,
-`read_ids`), or in bounded memory piece by piece (`pieces`) or frame by frame as they are shown (`watch`). `Videos` is a sequence of them; each time one is taken out
-of it, it comes fresh, so what it has decoded is forgotten together with it.
+`read_ids`), or in bounded memory piece by piece (`pieces`) or frame by frame as they are shown (`watch`). `Videos` is a
+sequence of them; each time one is taken out of it, it comes fresh, so what it has decoded is forgotten with it.
 """
 
 from __future__ import annotations
