@@ -53,8 +53,8 @@ def write_video(path, frames=None, codec="libx264", pixels="yuv420p", times=None
 
 
 def turn_by_flag(path):
-    """As a phone that is held upright does: the pixels lie on their side, and the file says so. The upper left corner of
-    the pixels is the upper right one of the picture (ISO 14496-12, the matrix of `tkhd`)."""
+    """As a phone that is held upright does: the pixels lie on their side, and the file says so. The upper left corner
+    of the pixels is the upper right one of the picture (ISO 14496-12, the matrix of `tkhd`)."""
     data = bytearray(path.read_bytes())
     at = data.index(b"tkhd") + 4 + 40
     data[at : at + 36] = struct.pack(">9i", 0, 1 << 16, 0, -(1 << 16), 0, 0, 0, 0, 1 << 30)

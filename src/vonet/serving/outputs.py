@@ -100,11 +100,9 @@ class Overlay(Writer):
         h, w = pixels.shape[:2]
         if self._stream is not None:
             size = (self._stream.height, self._stream.width)
-        elif max(h, w) > self.largest:
-            size = (_even(h * self.largest / max(h, w)), _even(w * self.largest / max(h, w)))
         else:
-            times = max(1, self.smallest // max(h, w))
-            size = (_even(h * times), _even(w * times))
+            scale = min(self.largest / max(h, w), float(max(1, self.smallest // max(h, w))))
+            size = (_even(h * scale), _even(w * scale))
         if size == (h, w):
             return pixels, ids
         return resized(pixels[None], size, "stretch")[0], resized_ids(ids[None], size, "stretch")[0]

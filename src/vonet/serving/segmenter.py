@@ -83,11 +83,9 @@ class Segmenter:
         self._enlargers: dict[tuple[int, ...], Enlarger] = {}
 
     @torch.inference_mode()
-    def __call__(
-        self, pixels: UInt8[np.ndarray, "H W 3"], number: int | None = None, seconds: float | None = None
-    ) -> SegmentedFrame:
-        """The next frame, in colours red, green, blue. `number` and `seconds` say where it stands, if frames were left
-        out or have a time; by default it is the next."""
+    def __call__(self, pixels: Any, number: int | None = None, seconds: float | None = None) -> SegmentedFrame:
+        """The next frame: bytes, H W 3, in the order red, green, blue. `number` and `seconds` say where it stands, if
+        frames were left out or have a time; by default it is the next."""
         _check(pixels)
         number = self._next if number is None else number
         self._next = number + 1
