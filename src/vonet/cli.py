@@ -23,9 +23,11 @@ def main() -> None:
         if isinstance(stream, io.TextIOWrapper):
             stream.reconfigure(errors="replace")  # a terminal that knows few letters is no reason to stop
     try:
-        arguments = _parser().parse_args()
-        arguments.run(arguments)
-        sys.stdout.flush()
+        try:
+            arguments = _parser().parse_args()
+            arguments.run(arguments)
+        finally:
+            sys.stdout.flush()
     except BadInput as error:
         _leave(MISTAKE, str(error))
     except KeyboardInterrupt:

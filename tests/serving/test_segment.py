@@ -391,7 +391,7 @@ def test_default_weights_are_those_of_the_package(monkeypatch, tmp_path, tiny, c
 
 
 @pytest.mark.parametrize("output", ["overlay", "masks", "npz", "coco"])
-def test_a_full_disc_leaves_nothing(monkeypatch, tmp_path, tiny, capfd, output):
+def test_a_full_disc_leaves_nothing(monkeypatch, tmp_path, tiny, capsys, output):
     """Files may not become larger than some bytes, which the disc says as it says that it is full."""
     noise = np.random.default_rng(0).integers(0, 256, (12, 96, 128, 3), dtype=np.uint8)
     path = write_video(tmp_path / "walk.avi", noise, "mjpeg", "yuvj420p")
@@ -405,7 +405,7 @@ def test_a_full_disc_leaves_nothing(monkeypatch, tmp_path, tiny, capfd, output):
         signal.signal(signal.SIGXFSZ, handler)
     assert code == 2
     assert re.search(
-        r"^vonet: .*walk cannot be written \(.*File too large.*\): choose another place$", capfd.readouterr().err
+        r"^vonet: .*walk cannot be written \(.*File too large.*\): choose another place$", capsys.readouterr().err
     )
     assert not any(path.is_file() for path in (tmp_path / "out").rglob("*"))
 

@@ -232,7 +232,8 @@ def _videos(tree: Tree, found: Sequence[Series]) -> list[Video]:
     videos: list[Video] = []
     for series in found:
         split, rest = split_and_rest(tree.below(series.folder))
-        name = "/".join(filter(None, (*rest, series.video))) or series.folder.name
+        alone = tree.root.stem if tree.is_file else series.folder.name
+        name = "/".join(filter(None, (*rest, series.video))) or alone
         if paired and count[series.folder.name] == 1:
             name = series.folder.name
         videos.append(PictureVideo(name, listed.get(series.folder.name, split or "train"), series))

@@ -18,7 +18,6 @@ import vonet.data
 from vonet.data.video import Video
 from vonet.errors import BadInput
 from vonet.serving.outputs import DEFAULT, Source, Writer, chosen
-from vonet.serving.placement import Fit
 from vonet.serving.segmenter import SURE_ABOVE, SegmentedFrame, Segmenter, load_model
 from vonet.serving.span import Moment, Span
 from vonet.serving.tracks import Row, spoken
@@ -38,7 +37,7 @@ class SegmentOptions:
     start: Moment = 0
     end: Moment | None = None
     fps: float = 12.0
-    fit: Fit = "stretch"
+    fit: str = "stretch"
     sure_above: float = SURE_ABOVE
     seed: int = 0
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 import torch
@@ -67,7 +67,7 @@ class Segmenter:
         weights: Any = None,
         *,
         slots: int | None = None,
-        fit: Fit = "stretch",
+        fit: str = "stretch",
         seed: int = 0,
         sure_above: float = SURE_ABOVE,
         video: str = "",
@@ -77,7 +77,7 @@ class Segmenter:
             raise BadInput(f"sure_above is {sure_above}; possible is a probability between 0 and 1")
         self.model = load_model(weights)
         self.tracks = Tracks()
-        self._fit: Fit = fit
+        self._fit = cast(Fit, fit)
         self._sure_above, self._video, self._next = sure_above, video, 0
         self._state = self.model.initial_state(1, slots, generator=torch.Generator().manual_seed(seed))
         self._enlargers: dict[tuple[int, ...], Enlarger] = {}
