@@ -15,7 +15,7 @@ from typing import Any
 from tqdm import tqdm
 
 import vonet.data
-from vonet.data.video import Video
+from vonet.data.video import Shown, Video
 from vonet.errors import BadInput
 from vonet.serving.outputs import DEFAULT, Source, Writer, chosen
 from vonet.serving.segmenter import SURE_ABOVE, SegmentedFrame, Segmenter, load_model
@@ -103,9 +103,10 @@ class Segmented:
 
     def __str__(self) -> str:
         height, width = self.size
+        length = "1 frame" if self.frames == 1 else f"{self.frames} frames"
         where = ", ".join(f"{what} {100 * share:.0f} %" for what, share in (self.shares or {}).items())
         return (
-            f"{self.video}: {self.frames} frames of {width}x{height} in {self.seconds:.1f} s, "
+            f"{self.video}: {length} of {width}x{height} in {self.seconds:.1f} s, "
             f"{self.frames_per_second:.1f} frames per second ({where}); {len(self.tracks)} objects in {self.folder}"
         )
 
@@ -194,28 +195,32 @@ class _Work:
     def _watch(self, writers: Sequence[Writer], stop: dict[str, bool]) -> tuple[tuple[int, int], int]:
         """The size and the number of frames."""
         size, frames = (0, 0), 0
-        expected = self._span.expected_length(self._video)
         wanted = self._span.frames(self._video)
+        expected = self._span.expected_length(self._video)
         with tqdm(total=expected, desc=self._video.name, unit="frame", disable=None) as bar:
-            while not stop["asked"]:
-                times = [time.monotonic()]
-                shown = next(wanted, None)
-                if shown is None:
-                    break
-                pixels = shown.pixels()
-                times.append(time.monotonic())
-                frame = self._segmenter(pixels, shown.number, shown.seconds)
-                times.append(time.monotonic())
-                name = self._video.frame_name(shown.number)
-                with disc_refusals(self._folder):
-                    for writer in writers:
-                        writer.add(frame, name)
-                times.append(time.monotonic())
-                for what, a, b in zip(self._spent, times, times[1:], strict=False):
-                    self._spent[what] += b - a
-                size, frames = (pixels.shape[0], pixels.shape[1]), frames + 1
+            while not stop["asked"] and (found := self._next(wanted, writers)) is not None:
+                size, frames = found, frames + 1
                 bar.update()
         return size, frames
+
+    def _next(self, wanted: Iterator[Shown], writers: Sequence[Writer]) -> tuple[int, int] | None:
+        """The size of the next frame, which is forgotten when all is written: large ones should not meet in memory."""
+        times = [time.monotonic()]
+        shown = next(wanted, None)
+        if shown is None:
+            return None
+        pixels = shown.pixels()
+        times.append(time.monotonic())
+        frame = self._segmenter(pixels, shown.number, shown.seconds)
+        times.append(time.monotonic())
+        name = self._video.frame_name(shown.number)
+        with disc_refusals(self._folder):
+            for writer in writers:
+                writer.add(frame, name)
+        times.append(time.monotonic())
+        for what, begin, end in zip(self._spent, times, times[1:], strict=False):
+            self._spent[what] += end - begin
+        return frame.ids.shape[0], frame.ids.shape[1]
 
 
 def _check_free(folder: Path, overwrite: bool) -> None:

@@ -73,7 +73,7 @@ class Tracks:
         confidences: Float[np.ndarray, " K"],
     ) -> list[Track]:
         """Those seen in this frame, by id."""
-        areas = np.bincount(ids.ravel())
+        areas = _areas(ids)
         borders = np.bincount(np.concatenate([ids[0], ids[-1], ids[1:-1, 0], ids[1:-1, -1]]), minlength=len(areas))
         found = []
         for one, place in enumerate(find_objects(ids), start=1):
@@ -91,6 +91,14 @@ class Tracks:
     def table(self) -> list[Row]:
         """All that were ever seen, by id."""
         return [_row(one, sums) for one, sums in sorted(self._sums.items())]
+
+
+def _areas(ids: Integer[np.ndarray, "H W"]) -> Integer[np.ndarray, " ids"]:
+    """How many pixels each id has. Row by row or so: numpy counts in eight bytes per pixel."""
+    rows = max(1, 100_000 // ids.shape[1])
+    largest = int(ids.max())
+    strips = (ids[top : top + rows].ravel() for top in range(0, len(ids), rows))
+    return np.sum([np.bincount(strip, minlength=largest + 1) for strip in strips], axis=0)
 
 
 def _count(
