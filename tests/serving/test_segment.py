@@ -27,6 +27,7 @@ from vonet import cli, weights
 from vonet.data.video import ArrayVideo
 from vonet.errors import BadInput
 from vonet.interface import Clip
+from vonet.serving.segment import _folder_names
 from vonet.serving.segmenter import Segmenter
 
 
@@ -360,7 +361,8 @@ def test_deep_grey_and_transparent_videos_look_as_they_should(tmp_path, model):
 def test_a_damaged_video_is_segmented_as_far_as_it_goes(monkeypatch, tmp_path, tiny, capfd):
     """And the next one after it."""
     given = (*cut_but_readable(tmp_path), *good(tmp_path / "b"))
-    assert run(monkeypatch, "segment", *given, "--weights", tiny, "--out", tmp_path / "out", "--write", "masks") == 2
+    more = ("--weights", tiny, "--out", tmp_path / "out", "--write", "masks", "--end", "39")  # which is never reached
+    assert run(monkeypatch, "segment", *given, *more) == 2
     said = capfd.readouterr()
     assert said.err == f"vonet: {given[0]} is damaged or cut short: only the frames before can be decoded\n"
     about = json.loads((tmp_path / "out" / "walk" / "segment.json").read_text())
@@ -377,6 +379,15 @@ def test_overwriting_replaces_results_and_nothing_else(monkeypatch, tmp_path, ti
     assert run(monkeypatch, *given, "mot", "--overwrite") == 0
     assert sorted(p.name for p in (tmp_path / "out" / "walk").iterdir()) == ["mot.csv", "segment.json"]
     assert [path.name for path in (tmp_path / "out").iterdir()] == ["walk"]
+
+
+def test_results_do_not_become_inputs_and_names_stay_below_the_folder(monkeypatch, tmp_path, tiny, capsys):
+    good(tmp_path / "clips")
+    assert run(monkeypatch, "segment", tmp_path / "clips", "--weights", tiny, "--out", tmp_path / "clips" / "out") == 2
+    assert "out would lie among the videos of" in capsys.readouterr().err
+    odd_names = ["../../etc/passwd", "", "a\0b", "/", "a/b", "a-b", "x" * 300]
+    names = _folder_names([ArrayVideo(name, pictures(1)) for name in odd_names])
+    assert names == ["etc-passwd", "video", "a_b", "video-2", "a-b", "a-b-2", "x" * 70]
 
 
 def test_default_weights_are_those_of_the_package(monkeypatch, tmp_path, tiny, capsys):
@@ -450,7 +461,7 @@ def counted(video):
         yield shown
 
 FileVideo.watch, Overlay.smallest = counted, 32
-outputs = ["overlay", "tracks", "coco", "ytvis", "mot", "npz"]
+outputs = ["overlay", "tracks", "ytvis", "mot", "npz"]
 done = segment_to_files([sys.argv[1]], Path(sys.argv[2]), sys.argv[3], write=outputs)
 print(done[0].frames, (found[1] - found[0]) / 2**20)
 """

@@ -59,15 +59,16 @@ HONEST = ("matroska,webm", "mov,mp4,m4a,3gp,3g2,mj2", "avi")
 """Kinds of files whose headers tell how long the video is; of others FFmpeg guesses it, sometimes wildly."""
 
 
-def _ends_early(stream: Any, last: float | None) -> bool:
-    """Whether the last frame comes well before the end that the file tells of: many a cut file gives no other sign."""
+def _ends_early(stream: Any, last: Any) -> bool:
+    """Whether the last frame ends well before the video should: many a cut file gives no other sign."""
     seconds = _told_seconds(stream) if stream.container.format.name in HONEST else None
-    if seconds is None or last is None:
+    if seconds is None or last is None or last.time is None:
         return False
     begin = float(stream.start_time * stream.time_base) if stream.start_time is not None else 0.0
     step = 1 / float(stream.average_rate) if stream.average_rate else 0.0
-    missing = seconds - (last - begin + step)
-    return missing > max(0.5, 0.1 * seconds, step)
+    shown = float((getattr(last, "duration", 0) or 0) * last.time_base)  # older PyAV does not tell
+    missing = seconds - (last.time - begin + max(step, shown))
+    return missing > max(0.5, 0.1 * seconds)
 
 
 def _told_seconds(stream: Any) -> float | None:
@@ -117,7 +118,7 @@ class Content:
                     if frame.is_corrupt:
                         raise ValueError
                     yield frame
-                    last = frame.time
+                    last = frame
                 if _ends_early(stream, last):
                     raise ValueError
             except (av.FFmpegError, OSError, ValueError):

@@ -67,7 +67,7 @@ class Overlay(Writer):
         import av
 
         self._container = av.open(str(folder / self.file), "w")
-        self._rate = Fraction(source.rate).limit_denominator(1001)
+        self._rate = max(Fraction(source.rate).limit_denominator(1001), Fraction(1, 1001))
         self._stream: Any = None
         self._begin, self._last = 0.0, -1
 

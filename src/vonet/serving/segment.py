@@ -103,12 +103,16 @@ class Segmented:
 
     def __str__(self) -> str:
         height, width = self.size
-        length = "1 frame" if self.frames == 1 else f"{self.frames} frames"
         where = ", ".join(f"{what} {100 * share:.0f} %" for what, share in (self.shares or {}).items())
         return (
-            f"{self.video}: {length} of {width}x{height} in {self.seconds:.1f} s, "
-            f"{self.frames_per_second:.1f} frames per second ({where}); {len(self.tracks)} objects in {self.folder}"
+            f"{self.video}: {_counted(self.frames, 'frame')} of {width}x{height} in {self.seconds:.1f} s, "
+            f"{self.frames_per_second:.1f} frames per second ({where}); "
+            f"{_counted(len(self.tracks), 'object')} in {self.folder}"
         )
+
+
+def _counted(number: int, what: str) -> str:
+    return f"{number} {what}" if number == 1 else f"{number} {what}s"
 
 
 def segment_to_files(
@@ -130,6 +134,9 @@ def segment_to_files(
     options.check(model)
     sets = [vonet.data.open(path, split) for path in inputs]
     videos = [videos[i] for videos in sets for i in range(len(videos))]
+    for path in inputs:
+        if Path(path).is_dir() and out.resolve().is_relative_to(Path(path).resolve()):
+            raise BadInput(f"{out} would lie among the videos of {path}: choose an --out outside")
     folders = [out / name for name in _folder_names(videos)]
     for folder in folders:
         _check_free(folder, overwrite)
@@ -139,8 +146,6 @@ def segment_to_files(
         say(done)
     with stop_signals() as stop:
         for video, folder in zip(videos, folders, strict=True):
-            if stop["asked"]:
-                break
             try:
                 done = _Work(video, folder, model, writers, options, about).done(stop)
             except DiscRefusal:
@@ -149,6 +154,8 @@ def segment_to_files(
                 done = Segmented(video.name, folder, problem=str(error))
             results.append(done)
             say(done)
+            if done.stopped:
+                break
     return results
 
 
@@ -178,9 +185,9 @@ class _Work:
                 unfinished.callback(writer.abandon)
             size, frames = self._watch(writers, stop)
             stopped = stop["asked"]
-            if not frames:
-                raise BadInput(f"{self._video.name}: stopped before its first frame, nothing was written")
-            problem = self._video.damage if self._span.to_the_end and not stopped else None
+            if not frames:  # stopped before there was anything to write
+                raise KeyboardInterrupt
+            problem = self._video.damage if self._span.saw_the_end else None
             for writer in writers:
                 writer.finish(self._segmenter.tracks)
             seconds = time.monotonic() - begin
@@ -246,4 +253,4 @@ def _folder_names(videos: Sequence[Video]) -> list[str]:
 
 def _safe(name: str) -> str:
     parts = [part for part in re.split(r"[/\\]", name) if part.strip(". ")]
-    return re.sub(r'[\x00-\x1f<>:"|?*]', "_", "-".join(parts))[-200:] or "video"
+    return re.sub(r'[\x00-\x1f<>:"|?*]', "_", "-".join(parts))[-70:] or "video"

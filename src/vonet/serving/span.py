@@ -34,12 +34,14 @@ def _point(option: str, moment: Moment) -> _Point:
 
 
 class Span:
-    """`rate`: frames per second of what has no times of its own."""
+    """`rate`: frames per second of what has no times of its own. `saw_the_end`: whether the last video that was watched
+    ended by itself."""
 
     def __init__(self, start: Moment = 0, end: Moment | None = None, every: int = 1, rate: float = 12.0):
         self._start = _point("start", start)
         self._end = None if end is None else _point("end", end)
         self._every, self._rate = every, rate
+        self.saw_the_end = False
         if every < 1:
             raise BadInput(f"every {every}th frame was asked for; possible are 1 (all frames) and above")
         if not rate > 0:
@@ -63,6 +65,8 @@ class Span:
             first = shown.number if first is None else first
             if (shown.number - first) % self._every == 0:
                 yield Shown(shown.number, seconds, shown.pixels)
+        else:
+            self.saw_the_end = True
         if first is None:
             raise BadInput(f"{video.name} ends before the start that was asked for: it has {length} frames")
 
@@ -81,7 +85,3 @@ class Span:
         if point is None or point.frame is not None:
             return None if point is None else point.frame
         return round((point.second or 0.0) * self.rate_of(video))
-
-    @property
-    def to_the_end(self) -> bool:
-        return self._end is None
