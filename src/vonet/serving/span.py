@@ -67,6 +67,8 @@ class Span:
                 yield Shown(shown.number, seconds, shown.pixels)
         else:
             self.saw_the_end = True
+        if first is None and not self.saw_the_end:
+            raise BadInput(f"no frame of {video.name} lies between the start and the end that were asked for")
         if first is None:
             raise BadInput(f"{video.name} ends before the start that was asked for: it has {length} frames")
 
