@@ -15,6 +15,7 @@ from typing import Any
 from tqdm import tqdm
 
 import vonet.data
+from vonet import weights as stored
 from vonet.data.video import Shown, Video
 from vonet.errors import BadInput
 from vonet.serving.outputs import DEFAULT, Source, Writer, chosen
@@ -140,7 +141,7 @@ def segment_to_files(
     folders = [out / name for name in _folder_names(videos)]
     for folder in folders:
         _check_free(folder, overwrite)
-    about = {"weights": None if weights is None else str(weights), **asdict(options)}
+    about = {"weights": stored.DEFAULT if weights is None else str(weights), **asdict(options)}
     results = [Segmented("", out, problem=problem) for videos in sets for problem in videos.problems]
     for done in results:
         say(done)

@@ -60,6 +60,8 @@ class Segmenter:
     slots: how many objects it can tell apart (None: as many as it was trained with).
     fit: how a frame of another shape than the model's pictures is brought into them.
     seed: of the noise from which slots grow. The same frames and seed give the same masks.
+    sure_above: a pixel has an id only where a slot has more than this probability.
+    video: a name, which the frames carry on.
     """
 
     def __init__(
