@@ -22,7 +22,7 @@ ALLOWED = {
     "data": {"errors", "writing"},
     "model": {"errors", "interface", "schedule", "blocks"},
     "evaluation": {"errors", "writing", "interface", "data"},
-    "figures": {"errors", "writing", "interface", "data"},
+    "figures": {"errors", "writing", "interface", "data", "evaluation"},
     "training": {"errors", "writing", "interface", "schedule", "data"},
     "experiments": {"errors", "interface", "schedule", "performance", "blocks", "model", "training"},
     "weights": {"errors", "writing", "model", "experiments"},
@@ -31,11 +31,15 @@ ALLOWED = {
         *("errors", "writing", "interface", "performance", "data", "training"),
         *("evaluation", "figures", "experiments", "weights"),
     },
+    "report": {
+        *("errors", "performance", "data", "training"),
+        *("evaluation", "figures", "experiments", "weights", "evaluate"),
+    },
     "demo": {
         *("errors", "interface", "performance", "data", "model", "training"),
         *("figures", "evaluation", "experiments", "weights"),
     },
-    "cli": {"errors", "data", "figures", "experiments", "weights", "evaluate", "train", "demo"},
+    "cli": {"errors", "data", "figures", "experiments", "weights", "evaluate", "train", "report", "demo"},
     "__main__": {"cli"},
 }
 

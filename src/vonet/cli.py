@@ -146,6 +146,21 @@ def _parser() -> argparse.ArgumentParser:
     evaluate.add_argument("--json", action="store_true", help="print the mean scores as JSON")
     evaluate.set_defaults(run=_evaluate)
 
+    report = commands.add_parser(
+        "report",
+        help="a run as one HTML file: scores, curves, and its videos to play",
+        description="The file needs neither server nor network. Scores are those of vonet evaluate, which is run on a "
+        "few videos if it was not yet.",
+    )
+    report.add_argument("folder", type=Path, metavar="RUN", help="a run's folder, or a file of weights")
+    report.add_argument("--data", type=Path, help="videos to show and score (default: those of the training)")
+    report.add_argument("--split", help="which videos (default: validation, where there is one)")
+    report.add_argument("--videos", type=int, default=4, metavar="N", help="videos to show (default: 4)")
+    report.add_argument("--frames", type=int, default=48, metavar="N", help="show at most so many of each (default: 48)")
+    report.add_argument("--scored", type=int, default=16, metavar="N", help="videos to score (default: 16)")
+    report.add_argument("--out", type=Path, metavar="HTML", help="the file (default: RUN/report.html)")
+    report.set_defaults(run=_report)
+
     experiments = commands.add_parser("experiments", help="list the experiments, or show one in full")
     experiments.add_argument("name", nargs="?")
     experiments.set_defaults(run=_experiments)
@@ -282,6 +297,21 @@ def _evaluate(arguments: argparse.Namespace) -> None:
     print(report.table())
     print(f"Verdict: {report.verdict()}.")
     print(f"Scores of each video: {' and '.join(map(str, written))}")
+
+
+def _report(arguments: argparse.Namespace) -> None:
+    from vonet.report import report
+
+    path = report(
+        arguments.folder,
+        arguments.data,
+        split=arguments.split,
+        videos=arguments.videos,
+        frames=arguments.frames,
+        scored=arguments.scored,
+        out=arguments.out,
+    )
+    print(f"Open {path} in a browser ({path.stat().st_size / 1e6:.1f} MB; it needs neither server nor network).")
 
 
 def _experiments(arguments: argparse.Namespace) -> None:
