@@ -120,7 +120,7 @@ def _curves(log: Sequence[Mapping[str, Any]]) -> dict[str, dict[str, list[list[f
         for group, curves in found.items():
             for name, value in entry.get(group, {}).items():
                 if math.isfinite(value):
-                    curves.setdefault(name, []).append([entry["update"], value])
+                    curves.setdefault(name, []).append([float(entry["update"]), float(value)])
     return {group: {name: _thinned(points) for name, points in curves.items()} for group, curves in found.items()}
 
 
@@ -128,7 +128,7 @@ def _thinned(points: list[list[float]]) -> list[list[float]]:
     """Means of as many neighbours as it takes."""
     each = math.ceil(len(points) / CURVE_POINTS)
     groups = [np.mean(points[start : start + each], axis=0) for start in range(0, len(points), each)]
-    return [[round(float(update)), float(f"{value:.5g}")] for update, value in groups]
+    return [[float(round(update)), float(f"{value:.5g}")] for update, value in groups]
 
 
 # ---- videos --------------------------------------------------------------------------------------------------------

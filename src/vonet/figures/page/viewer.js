@@ -21,7 +21,7 @@ class Viewer {
     this.number = -1;
     this.frame = 0;
     this.hidden = new Set();
-    this.pointed = null;
+    this.under = null;
     this.ready = false;
     this.timer = null;
     this.timeline = new Timeline(byId("strip"), (frame) => this.seek(frame), () => this);
@@ -42,6 +42,11 @@ class Viewer {
 
   get video() {
     return this.videos[this.number];
+  }
+
+  /** The slot under the mouse, of which more is seen than of the others. */
+  get pointed() {
+    return this.hidden.has(this.under) ? null : this.under;
   }
 
   choice(video, number) {
@@ -88,8 +93,8 @@ class Viewer {
   }
 
   chip(colour, slot) {
-    const point = (at) => () => {
-      this.pointed = at;
+    const point = (at) => (event) => {
+      this.under = event.pointerType === "mouse" ? at : null; // a finger leaves nothing behind
       this.draw();
     };
     return element("button", {
