@@ -144,10 +144,9 @@ def _seed(video: Video, *numbers: int) -> int:
     return zlib.crc32(f"{video.split}/{video.name}/{numbers}".encode())
 
 
-def fresh_state(
-    model: StreamingModel[Any], video: Video, seed: int = 0, start: int = 0, slots: int | None = None
-) -> State:
-    """The state with which a video, or a window of it, is begun: by whoever shows what was scored as well."""
+def fresh_state(model: Any, video: Video, seed: int = 0, start: int = 0, slots: int | None = None) -> State:
+    """The state with which a video, or a window of it, is begun: also by whoever shows what was scored, with a model
+    that need not stream."""
     return model.initial_state(1, slots, generator=torch.Generator().manual_seed(_seed(video, seed, start)))
 
 

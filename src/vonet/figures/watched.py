@@ -76,7 +76,7 @@ def _read(
     return np.concatenate(shown), np.concatenate(inputs), np.concatenate(ids) if ids else None
 
 
-def _pixels(pictures: Float[Tensor, "1 T 3 H W"] | None, size: tuple[int, int]) -> UInt8[np.ndarray, "T H W 3"] | None:
+def _pixels(pictures: Float[Tensor, "1 T 3 h w"] | None, size: tuple[int, int]) -> UInt8[np.ndarray, "T H W 3"] | None:
     if pictures is None:
         return None
     pixels = (pictures[0].permute(0, 2, 3, 1) * 255).round().to(torch.uint8).cpu().numpy()
