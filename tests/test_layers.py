@@ -35,11 +35,12 @@ ALLOWED = {
         *("errors", "performance", "data", "training"),
         *("evaluation", "figures", "experiments", "weights", "evaluate"),
     },
+    "draw": {"errors", "performance", "data", "training", "evaluation", "figures", "weights", "report"},
     "demo": {
         *("errors", "interface", "performance", "data", "model", "training"),
         *("figures", "evaluation", "experiments", "weights"),
     },
-    "cli": {"errors", "data", "figures", "experiments", "weights", "evaluate", "train", "report", "demo"},
+    "cli": {"errors", "data", "figures", "experiments", "weights", "evaluate", "train", "report", "draw", "demo"},
     "__main__": {"cli"},
 }
 

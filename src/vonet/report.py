@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -15,6 +14,7 @@ from vonet.data.video import Video, Videos
 from vonet.errors import BadInput
 from vonet.evaluate import evaluate, file_name
 from vonet.evaluation import protocol as protocols
+from vonet.evaluation.report import read_evaluation
 from vonet.experiments.experiment import Experiment
 from vonet.figures import paper
 from vonet.figures.page import Contents, Method, write_page
@@ -113,16 +113,6 @@ def _earlier(folder: Path, data: Path, split: str) -> dict[str, Any] | None:
         if same and path.stat().st_mtime >= trained:
             found.append(about)
     return max(found, key=lambda about: (about["videos"], about["seeds"]), default=None)
-
-
-def read_evaluation(path: Path) -> dict[str, Any]:
-    """A file that `vonet evaluate` wrote."""
-    try:
-        found = json.loads(path.read_text(encoding="utf-8"))
-        found["fg_ari"], found["trivial"], found["data"], found["split"], found["protocol"], found["experiment"]
-    except (OSError, ValueError, KeyError, TypeError):
-        raise BadInput(f"{path} is not an evaluation; possible are the JSON files that vonet evaluate writes") from None
-    return found
 
 
 def _methods(experiment: Experiment, evaluation: Mapping[str, Any]) -> list[Method]:

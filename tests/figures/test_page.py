@@ -126,7 +126,14 @@ def test_a_slot_toggles(page):
 @needs_browser
 def test_the_keyboard_does_everything(page):
     frame = "viewer.frame"
-    for key, expected in (("ArrowRight", 1), ("ArrowRight", 2), ("ArrowLeft", 1), ("End", 3), ("ArrowRight", 3), ("Home", 0)):
+    for key, expected in (
+        ("ArrowRight", 1),
+        ("ArrowRight", 2),
+        ("ArrowLeft", 1),
+        ("End", 3),
+        ("ArrowRight", 3),
+        ("Home", 0),
+    ):
         page.press(key)
         assert page.evaluate(frame) == expected
     for key, expected in (("n", 1), ("n", 2), ("n", 2), ("p", 1)):  # shared from frame 1 on, a switch at frame 2
