@@ -167,15 +167,15 @@ def _parser() -> argparse.ArgumentParser:
         "figures",
         help="figures and tables for papers, from runs and evaluations",
         description="Of runs: masks, foregrounds, reconstructions, KLD curves, scores against training time. Of "
-        "evaluations (those of the runs, and JSON files of vonet evaluate): a table in Markdown and LaTeX, and bars; runs "
-        "of one experiment are seeds of it. Each figure is a PDF and a PNG.",
+        "evaluations (those of the runs, and JSON files of vonet evaluate): a table in Markdown and LaTeX, and bars; "
+        "runs of one experiment are seeds of it. Each figure is a PDF and a PNG.",
     )
     figures.add_argument(
         "sources",
         type=Path,
         nargs="+",
         metavar="SOURCE",
-        help="run folders, JSON files of vonet evaluate or make bench",
+        help="run folders; JSON of vonet evaluate or make bench",
     )
     figures.add_argument("--out", type=Path, default=Path("figures"), help="folder for them (default: figures)")
     figures.add_argument("--data", type=Path, help="videos to show (default: those the first run was trained on)")

@@ -199,7 +199,8 @@ def test_a_phone_need_not_scroll_sideways(chromium, file, width):
 
 
 LUMINANCE = """
-(c => { const [r, g, b] = c.match(/[\\d.]+/g).map(Number).map(v => v / 255).map(v => v <= 0.04 ? v / 12.92 : ((v + 0.055) / 1.055) ** 2.4);
+(c => { const linear = v => v <= 0.04 ? v / 12.92 : ((v + 0.055) / 1.055) ** 2.4;
+        const [r, g, b] = c.match(/[\\d.]+/g).map(v => linear(v / 255));
         return 0.2126 * r + 0.7152 * g + 0.0722 * b; })(getComputedStyle(%s).%s)
 """
 

@@ -10,32 +10,15 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from vonet import cli, experiments, report
-from vonet.data.scenes.generate import generate
-from vonet.data.scenes.video import WorldConfig
+from vonet import cli, report
 from vonet.errors import BadInput
 from vonet.experiments.vonet import VIDEO_SCORES
 from vonet.figures import paper
-from vonet.train import TrainOptions, train
-
-
-@pytest.fixture(scope="module")
-def world(tmp_path_factory):
-    out = tmp_path_factory.mktemp("world") / "A-32"
-    generate(WorldConfig("A", size=32, frames=4), {"train": 3, "validation": 3}, out, 1)
-    return out
 
 
 def run_command(monkeypatch, *arguments):
     monkeypatch.setattr(sys, "argv", ["vonet", *map(str, arguments)])
     cli.main()
-
-
-@pytest.fixture(scope="module")
-def trained(world, tmp_path_factory):
-    out = tmp_path_factory.mktemp("runs") / "run"
-    train(experiments.get("vonet-sprites"), world, out, TrainOptions(updates=2, log_every=1))
-    return out
 
 
 def data_of(page):
@@ -95,13 +78,15 @@ def test_mistakes_are_said(trained, tmp_path):
     assert {path.name for path in alone.iterdir()} == {"model.safetensors"}
 
 
-def test_an_evaluation_older_than_the_weights_does_not_count(trained, world):
-    data = world.resolve()
-    assert report._earlier(trained, data, "validation") is not None
-    assert report._earlier(trained, data, "train") is None
-    later = (trained / "model.safetensors").stat().st_mtime + 3600
-    os.utime(trained / "model.safetensors", (later, later))
-    assert report._earlier(trained, data, "validation") is None
+def test_an_evaluation_older_than_the_weights_does_not_count(trained, world, tmp_path):
+    run, data = tmp_path / "run", world.resolve()
+    report.report(trained, videos=1, frames=2, progress=False)
+    shutil.copytree(trained, run)
+    assert report._earlier(run, data, "validation") is not None
+    assert report._earlier(run, data, "train") is None
+    later = (run / "model.safetensors").stat().st_mtime + 3600
+    os.utime(run / "model.safetensors", (later, later))
+    assert report._earlier(run, data, "validation") is None
 
 
 def test_the_papers_table_is_that_of_the_experiments():

@@ -156,7 +156,7 @@ def write_bars(path: Path, found: Comparison) -> list[Path]:
     the best method that knows nothing of objects."""
     methods = found.groups["ours"]
     labels = ablation_labels(list(methods))
-    width = 0.8 / len(methods)
+    width = min(0.8 / len(methods), 0.25)
     with plotting() as pyplot:
         figure, panels = pyplot.subplots(1, len(SCORES), figsize=(WIDTH, 2.2), layout="constrained")
         for axes, (name, spoken) in zip(panels, SCORES.items(), strict=True):

@@ -10,7 +10,7 @@ from vonet.figures.plots import SCORES, WIDTH, plotting, saved
 
 
 def write_efficiency(path: Path, logs: Mapping[str, Sequence[Mapping[str, Any]]]) -> list[Path]:
-    """Scores against minutes of training, a curve for each run that was scored while it learned; nothing if none was."""
+    """Scores against minutes of training, a curve for each run that was scored while it learned, if any."""
     curves = {run: [entry for entry in log if "scores" in entry] for run, log in logs.items()}
     curves = {run: entries for run, entries in curves.items() if entries}
     if not curves:

@@ -46,10 +46,10 @@ def plotting() -> Iterator[Any]:
         pyplot.close("all")
 
 
-def saved(figure: Any, path: Path) -> list[Path]:
+def saved(figure: Any, path: Path, dpi: int = 200) -> list[Path]:
     """`path` with two endings. Without the time in it, the same data give the same PDF."""
     paths = []
-    for ending, options in ((".pdf", {"metadata": {"CreationDate": None}}), (".png", {"dpi": 200})):
+    for ending, options in ((".pdf", {"metadata": {"CreationDate": None}}), (".png", {"dpi": dpi})):
         paths.append(path.with_name(path.name + ending))
         with written_aside(paths[-1]) as aside:
             figure.savefig(aside, format=ending[1:], bbox_inches="tight", **options)
@@ -71,7 +71,7 @@ def sheet_of(rows: Sequence[UInt8[np.ndarray, "columns H W 3"]]) -> UInt8[np.nda
 def show_sheet(axes: Any, rows: Sequence[np.ndarray], labels: Sequence[str], titles: Sequence[str] = ()) -> None:
     """A sheet in its axes, with the names of its rows on the left and of its columns above."""
     _, h, w, _ = rows[0].shape
-    axes.imshow(sheet_of(rows), interpolation="nearest")
+    axes.imshow(sheet_of(rows), interpolation="none")  # a PDF then has every pixel of it
     axes.axis("off")
     for y, label in enumerate(labels):
         axes.text(-2 * GAP, y * (h + GAP) + h / 2, label, ha="right", va="center")

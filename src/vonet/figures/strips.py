@@ -19,6 +19,8 @@ COLUMNS = 12
 SIDE = 160
 """Pixels of the longer side of a picture, at least: enough for thin lines."""
 OPACITY = 0.7
+NOTHING = 232
+"""The grey of what is left out."""
 RECONSTRUCTIONS, IN_A_ROW = 8, 2
 
 
@@ -39,7 +41,7 @@ def write_masks(path: Path, runs: Mapping[str, Sequence[Watched]]) -> list[Path]
 
 
 def write_foreground(path: Path, runs: Mapping[str, Sequence[Watched]]) -> list[Path]:
-    """The masks where the true ids have objects, and white elsewhere. Nothing where there are no true ids."""
+    """The masks where the true ids have objects, and nothing elsewhere. No figure where there are no true ids."""
     rows, labels = [], []
     for watched in zip(*runs.values(), strict=True):
         true_ids = watched[0].true_ids
@@ -60,12 +62,14 @@ def write_reconstructions(path: Path, videos: Sequence[Watched]) -> list[Path]:
     panels = {name: part for name, part in panels.items() if getattr(videos[0], part) is not None}
     if len(panels) == 1:
         return []
-    rng = np.random.default_rng(0)
+    size = videos[0].frames.shape[1:]
+    later = [(v, t) for v in videos for t in range(1, len(v.frames)) if v.frames.shape[1:] == size]
+    order = np.random.default_rng(0).permutation(len(later))[:RECONSTRUCTIONS]  # no first frame: it has no forecast
     cells = []
-    for place in range(RECONSTRUCTIONS):
-        video = videos[place % len(videos)]
-        t = rng.integers(1, len(video.frames)) if len(video.frames) > 1 else 0  # the first is forecast from noise
+    for video, t in (later[i] for i in order):
         cells.append(np.concatenate([_enlarged(getattr(video, part)[t : t + 1]) for part in panels.values()]))
+    if not cells:
+        return []
     rows = [np.concatenate(cells[i : i + IN_A_ROW]) for i in range(0, len(cells), IN_A_ROW)]
     return _write_sheet(path, rows, [], list(panels) * IN_A_ROW)
 
@@ -81,11 +85,12 @@ def write_divergence(path: Path, videos: Sequence[Watched]) -> list[Path]:
         for (above, below), video in zip(panels.T, videos, strict=True):
             assert video.divergence is not None
             times = _times(video, columns=6)
-            above.imshow(sheet_of([_over(video.frames[times], video.ids[times])]), aspect="equal")
+            above.imshow(sheet_of([_over(video.frames[times], video.ids[times])]))
             above.axis("off")
+            above.set_title(video.name)
             for slot, colour in enumerate(colours(video.slots) / 255):
                 below.plot(np.arange(1, len(video.frames) + 1), video.divergence[:, slot], color=colour, linewidth=1.2)
-            below.set(xlabel="frame", ylim=(0, None), title=video.name)
+            below.set(xlabel="frame", ylim=(0, None))
         panels[1][0].set_ylabel("KLD / D of each slot")
         return saved(figure, path)
 
@@ -105,7 +110,7 @@ def _write_sheet(
         for axes, size in zip(panels[:, 0], sizes, strict=True):
             mine = [i for i, row in enumerate(rows) if row.shape[1:] == size]
             show_sheet(axes, [rows[i] for i in mine], [labels[i] for i in mine] if labels else [], titles)
-        return saved(figure, path)
+        return saved(figure, path, dpi=max(200, round(max(widths) / WIDTH)))  # no pixel is lost, so no line is
 
 
 def _times(video: Watched, columns: int = COLUMNS) -> np.ndarray:
@@ -130,10 +135,11 @@ def _over(frames: UInt8[np.ndarray, "T h w 3"], ids: Integer[np.ndarray, "T h w"
 
 
 def _alone(ids: Integer[np.ndarray, "h w"], shown: np.ndarray) -> UInt8[np.ndarray, "H W 3"]:
-    """Ids as colours where something is to be shown, and white elsewhere and at boundaries."""
+    """Ids as colours where something is to be shown, with white boundaries between them."""
     large, inside = _enlarged(ids[None])[0], _enlarged(shown[None])[0]
     picture = id_colours(int(ids.max()))[large]
-    picture[~inside | boundaries(large)] = 255
+    picture[boundaries(large)] = 255
+    picture[~inside] = NOTHING
     return picture
 
 
