@@ -30,7 +30,8 @@ def test_a_sheet_has_every_picture_in_its_place():
 
 def test_every_other_frame_is_shown_and_fewer_of_long_videos():
     assert strips._times(watched()).tolist() == [0, 2]
-    long = watched(frames=np.zeros((240, 8, 12, 3), np.uint8))
+    missing = dict.fromkeys(("true_ids", "reconstruction", "forecast", "divergence"))
+    long = watched(frames=np.zeros((240, 8, 12, 3), np.uint8), ids=np.zeros((240, 8, 12), np.int64), **missing)
     times = strips._times(long)
     assert len(times) == strips.COLUMNS
     assert (times % 2 == 0).all()

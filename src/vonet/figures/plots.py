@@ -56,7 +56,7 @@ def saved(figure: Any, path: Path, dpi: int = 200) -> list[Path]:
     return paths
 
 
-def sheet_of(rows: Sequence[UInt8[np.ndarray, "columns H W 3"]]) -> UInt8[np.ndarray, "height width 3"]:
+def sheet_of(rows: Sequence[UInt8[np.ndarray, "_ H W 3"]]) -> UInt8[np.ndarray, "height width 3"]:
     """Pictures of one size side by side and below each other, white between them."""
     _, h, w, _ = rows[0].shape
     columns = max(map(len, rows))
