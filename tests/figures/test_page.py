@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from tests.browser import browser, program
-from tests.figures.made_up import GREYS, NAME, contents, watched
+from tests.figures.made_up import GREYS, LOG, NAME, contents, watched
 from vonet.figures.page import write_page
 from vonet.figures.sheet import colours
 
@@ -235,6 +235,21 @@ def test_what_a_model_cannot_show_has_no_panel(chromium, tmp_path):
     ]
     page.press("End")
     assert close(colour(page, "input", 0, 0), [GREYS[3]] * 3)
+    assert page.complaints == []
+
+
+@needs_browser
+def test_a_single_frame_is_a_video_too(chromium, tmp_path):
+    whole = watched()
+    parts = ("frames", "true_ids", "ids", "reconstruction", "forecast", "divergence")
+    one = watched(**{part: getattr(whole, part)[:1] for part in parts})
+    write_page(tmp_path / "one.html", contents(videos=[one], log=LOG[:1]))
+    page = chromium.open(tmp_path / "one.html", width=390)
+    for key in ("ArrowRight", "End", "n"):
+        page.press(key)
+    assert page.evaluate("[viewer.frame, byId('clock').textContent]") == [0, "1 / 1"]
+    assert close(colour(page, "input", 0, 0), [GREYS[0]] * 3)
+    assert page.evaluate("document.documentElement.scrollWidth") <= 390
     assert page.complaints == []
 
 

@@ -10,6 +10,7 @@ from vonet import experiments
 from vonet.data.resize import resized
 from vonet.data.sprites import sprite_videos
 from vonet.data.video import ArrayVideo
+from vonet.errors import BadInput
 from vonet.evaluation.protocol import PROTOCOLS, score
 from vonet.evaluation.run import evaluate_model, fresh_state
 from vonet.figures.watched import watch
@@ -82,6 +83,14 @@ def test_without_a_prior_there_is_no_forecast(video):
     shown = watch(lively(config), video)
     assert shown.forecast is shown.divergence is None
     assert shown.reconstruction.shape == shown.frames.shape
+
+
+def test_masks_that_are_not_numbers_are_refused(video):
+    broken = lively(experiments.get("vonet-sprites").model)
+    with torch.no_grad():
+        next(broken.backbone.parameters()).fill_(float("nan"))
+    with pytest.raises(BadInput, match="some masks of sprites are not numbers"):
+        watch(broken, video)
 
 
 def test_long_and_large_videos_are_cut_and_shrunk(model):

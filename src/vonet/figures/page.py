@@ -214,6 +214,8 @@ def _deflated(ids: Integer[np.ndarray, "T H W"]) -> str:
 
 
 def _rounded(values: np.ndarray) -> Any:
+    """Short numbers, and finite ones, which is all that JSON has."""
+    values = np.nan_to_num(values)
     return [_rounded(row) for row in values] if values.ndim > 1 else [float(f"{value:.4g}") for value in values]
 
 

@@ -17,7 +17,7 @@ from vonet.writing import written_aside
 SCORES = {name: protocol.SCORES[name] for name in HEADLINES}
 """The scores that are drawn, and what they are called."""
 
-STYLE = {
+STYLE: dict[Any, Any] = {
     "font.size": 8,
     "axes.titlesize": 9,
     "axes.spines.top": False,

@@ -12,6 +12,7 @@ from torch import Tensor
 
 from vonet.data.resize import resized, resized_ids
 from vonet.data.video import Video
+from vonet.errors import BadInput
 from vonet.evaluation.run import fresh_state
 from vonet.evaluation.segmentation import winners
 from vonet.interface import Clip, ExplainingModel, Explanation
@@ -43,6 +44,8 @@ def watch(
     device = next(model.parameters()).device
     clip = Clip(torch.from_numpy(inputs).permute(0, 3, 1, 2)[None].to(device).float() / 255)
     output = model.unroll(clip, fresh_state(model, video))
+    if torch.isnan(output.log_masks).any():
+        raise BadInput(f"some masks of {video.name} are not numbers: broken weights?")
     shown = model.explain(output) if isinstance(model, ExplainingModel) else Explanation()
     return Watched(
         name=video.name,
