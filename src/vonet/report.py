@@ -133,7 +133,9 @@ def _papers(experiment: Experiment, evaluation: Mapping[str, Any]) -> list[Metho
         return []
     exact = bool(evaluation["paper"])
     where = f"MOVi-{level.upper()}"
-    note = "" if exact else f"The paper's score is of {where}, whose videos are others: for orientation only."
+    note = (
+        "" if exact else f"The paper's score is of its own setting on {where}, not of this one: for orientation only."
+    )
     found = []
     for name in reversed(paper.METHODS) if exact else ("VONet",):
         scores = paper.scores(name, level)

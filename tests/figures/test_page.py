@@ -188,6 +188,18 @@ def test_the_timeline_is_synchronised_and_marks_what_happens(page):
 
 
 @needs_browser
+def test_a_page_that_is_not_laid_out_yet_is_drawn_when_it_is(page):
+    page.evaluate(
+        "document.body.style.display = 'none'; byId('strip').replaceChildren(); viewer.timeline.show(viewer.video)"
+    )
+    page.evaluate("viewer.seek(1)")
+    assert page.evaluate("byId('strip').childElementCount") == 0
+    page.evaluate("document.body.style.display = ''")
+    page.wait_for("document.querySelectorAll('#strip .curve').length === 3")
+    assert page.complaints == []
+
+
+@needs_browser
 @pytest.mark.parametrize("width", [320, 390])
 def test_a_phone_need_not_scroll_sideways(chromium, file, width):
     page = chromium.open(file, width=width, height=800)

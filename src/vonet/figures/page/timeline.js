@@ -8,6 +8,7 @@ class Timeline {
     this.box = box;
     this.look = look;
     this.video = null;
+    this.playhead = null;
     const drag = (event) => this.video && event.buttons && seek(this.frameAt(event.clientX));
     box.addEventListener("pointerdown", (event) => {
       box.setPointerCapture(event.pointerId);
@@ -39,6 +40,7 @@ class Timeline {
   }
 
   draw() {
+    if (this.box.clientWidth < 2 * this.gutter) return; // not laid out yet: drawn when it is
     const { divergence, objects = [] } = this.video;
     const top = divergence ? CHART + 26 : 6;
     const height = top + objects.length * LANE;
@@ -57,6 +59,7 @@ class Timeline {
 
   /** Only what changes from frame to frame. */
   update() {
+    if (!this.playhead) return;
     const { frame, hidden, pointed } = this.look();
     this.playhead.setAttribute("x1", this.x(frame));
     this.playhead.setAttribute("x2", this.x(frame));
