@@ -199,7 +199,7 @@ class Run:
 
     def _what_next(self) -> str:
         if self.training.update >= self.updates:
-            return f"Next: vonet evaluate {self.out} DATA"
+            return f"Next: vonet report {self.out}, or vonet evaluate {self.out} DATA"
         return "Go on with --resume." if self.training.update else "Nothing was learned yet, and nothing is saved."
 
     def _save(self, bar: tqdm, must: bool) -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-LEVELS = "abcde"
+LEVELS = tuple("abcde")
 
 _TABLE = {
     "SAVi": (
