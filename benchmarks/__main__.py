@@ -32,7 +32,7 @@ SMALLER_IS_BETTER = {"train_memory_share"}
 
 def main() -> None:
     benchmarks = {
-        "attention": lambda: inference.attention(Path("bench.png")),
+        "attention": lambda: inference.attention(Path("bench-attention")),
         "encoder": inference.encoder,
         "training": training,
         "generation": inference.generation,

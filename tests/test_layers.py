@@ -25,7 +25,7 @@ ALLOWED = {
     "data": {"errors", "writing"},
     "model": {"errors", "interface", "schedule", "blocks"},
     "evaluation": {"errors", "writing", "interface", "data"},
-    "figures": {"errors", "writing", "interface", "data"},
+    "figures": {"errors", "writing", "interface", "data", "evaluation"},
     "training": {"errors", "writing", "interface", "schedule", "data"},
     "experiments": {"errors", "interface", "schedule", "performance", "blocks", "model", "training"},
     "weights": {"errors", "writing", "model", "experiments"},
@@ -35,13 +35,18 @@ ALLOWED = {
         *("evaluation", "figures", "experiments", "weights"),
     },
     "serving": {"errors", "writing", "stopping", "interface", "data", "figures", "weights"},
+    "report": {
+        *("errors", "performance", "data", "training"),
+        *("evaluation", "figures", "experiments", "weights", "evaluate"),
+    },
+    "draw": {"errors", "performance", "data", "training", "evaluation", "figures", "weights", "report"},
     "demo": {
         *("errors", "interface", "performance", "data", "model", "training"),
         *("figures", "evaluation", "experiments", "weights"),
     },
     "cli": {
         *("errors", "performance", "completion", "data", "figures"),
-        *("experiments", "weights", "evaluate", "train", "serving", "demo"),
+        *("experiments", "weights", "evaluate", "train", "report", "draw", "serving", "demo"),
     },
     "__main__": {"cli"},
 }

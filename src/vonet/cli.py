@@ -227,6 +227,44 @@ def _parser() -> argparse.ArgumentParser:
     segment.add_argument("--json", action="store_true", help="print what was found as JSON")
     segment.set_defaults(run=_segment)
 
+    report = commands.add_parser(
+        "report",
+        help="a run as one HTML file: scores, curves, and its videos to play",
+        description="The file needs neither server nor network. Scores are those of vonet evaluate, which is run on a "
+        "few videos if it was not yet.",
+    )
+    report.add_argument("folder", type=Path, metavar="RUN", help="a run's folder, or a file of weights")
+    report.add_argument("--data", type=Path, help="videos to show and score (default: those of the training)")
+    report.add_argument("--split", help="which videos (default: validation, where there is one)")
+    report.add_argument("--videos", type=int, default=4, metavar="N", help="videos to show (default: 4)")
+    report.add_argument(
+        "--frames", type=int, default=48, metavar="N", help="show at most so many of each (default: 48)"
+    )
+    report.add_argument("--scored", type=int, default=16, metavar="N", help="videos to score (default: 16)")
+    report.add_argument("--out", type=Path, metavar="HTML", help="the file (default: RUN/report.html)")
+    report.set_defaults(run=_report)
+
+    figures = commands.add_parser(
+        "figures",
+        help="figures and tables for papers, from runs and evaluations",
+        description="Of runs: masks, foregrounds, reconstructions, KLD curves, scores against training time. Of "
+        "evaluations (those of the runs, and JSON files of vonet evaluate): a table in Markdown and LaTeX, and bars; "
+        "runs of one experiment are seeds of it. Each figure is a PDF and a PNG.",
+    )
+    figures.add_argument(
+        "sources",
+        type=Path,
+        nargs="+",
+        metavar="SOURCE",
+        help="run folders; JSON of vonet evaluate or make bench",
+    )
+    figures.add_argument("--out", type=Path, default=Path("figures"), help="folder for them (default: figures)")
+    figures.add_argument("--data", type=Path, help="videos to show (default: those the first run was trained on)")
+    figures.add_argument("--split", help="which videos (default: validation, where there is one)")
+    figures.add_argument("--videos", type=int, default=2, metavar="N", help="videos to show (default: 2)")
+    figures.add_argument("--frames", type=int, default=24, metavar="N", help="frames of each (default: 24)")
+    figures.set_defaults(run=_figures)
+
     experiments = commands.add_parser("experiments", help="list the experiments, or show one in full")
     experiments.add_argument("name", nargs="?")
     experiments.set_defaults(run=_experiments)
@@ -419,6 +457,35 @@ def _completion(arguments: argparse.Namespace) -> None:
     from vonet.completion import script
 
     print(script(arguments.shell, commands_of(_parser())))
+
+
+def _report(arguments: argparse.Namespace) -> None:
+    from vonet.report import report
+
+    path = report(
+        arguments.folder,
+        arguments.data,
+        split=arguments.split,
+        videos=arguments.videos,
+        frames=arguments.frames,
+        scored=arguments.scored,
+        out=arguments.out,
+    )
+    print(f"Open {path} in a browser ({path.stat().st_size / 1e6:.1f} MB; it needs neither server nor network).")
+
+
+def _figures(arguments: argparse.Namespace) -> None:
+    from vonet.draw import draw
+
+    written = draw(
+        arguments.sources,
+        arguments.out,
+        data=arguments.data,
+        split=arguments.split,
+        videos=arguments.videos,
+        frames=arguments.frames,
+    )
+    print("\n".join(map(str, written)))
 
 
 def _experiments(arguments: argparse.Namespace) -> None:

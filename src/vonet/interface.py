@@ -169,6 +169,19 @@ class Output(Segmentation):
     losses: dict[str, Float[Tensor, "B T"]] = field(default_factory=dict)
 
 
+@dataclass(frozen=True)
+class Explanation:
+    """What can be shown of a model's inside for a clip; None where it has no such thing.
+
+    reconstruction: the frames as the slots see them. forecast: as they were expected before each was seen.
+    divergence: how much each slot surprised at each frame, per dimension of the slot (the paper's KLD curves).
+    """
+
+    reconstruction: Float[Tensor, "B T 3 H W"] | None = None
+    forecast: Float[Tensor, "B T 3 H W"] | None = None
+    divergence: Float[Tensor, "B T K"] | None = None
+
+
 @runtime_checkable
 class StreamingModel(Protocol[StateT]):
     """What evaluation and streaming ask of a model."""
@@ -193,6 +206,14 @@ class VideoModel(StreamingModel[StateT], Protocol[StateT]):
 
     def parameter_groups(self) -> dict[str, list[nn.Parameter]]:
         """Every parameter once, under the name by which an optimiser treats it."""
+
+
+@runtime_checkable
+class ExplainingModel(Protocol):
+    """What reports and figures ask besides. A model need not have it: it then has fewer panels."""
+
+    def explain(self, output: Output) -> Explanation:
+        """What can be shown of a clip that was watched (`unroll`)."""
 
 
 def total(losses: Mapping[str, Float[Tensor, "B T"]], weights: Mapping[str, float]) -> Float[Tensor, ""]:

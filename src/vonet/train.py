@@ -105,6 +105,7 @@ class Run:
         self, experiment: Experiment, data: Path, out: Path, options: TrainOptions, processes: Processes, resume: bool
     ):
         self.experiment, self.out, self.options, self.processes = experiment, out, options, processes
+        self.path = str(data.resolve())
         self.updates = experiment.training.updates if options.updates is None else options.updates
         self.evaluate_every = options.evaluate_every or max(1, self.updates // 10)
         everything, videos = vonet.data.open(data), vonet.data.open(data, split="train")
@@ -197,7 +198,7 @@ class Run:
 
     def _what_next(self) -> str:
         if self.training.update >= self.updates:
-            return f"Next: vonet evaluate {self.out} DATA"
+            return f"Next: vonet report {self.out}, or vonet evaluate {self.out} DATA"
         return "Go on with --resume." if self.training.update else "Nothing was learned yet, and nothing is saved."
 
     def _save(self, bar: tqdm, must: bool) -> None:
@@ -230,7 +231,8 @@ class Run:
     def save(self) -> None:
         tensors, facts = self.training.remember()
         memory = tensors, {**facts, "seconds": self.seconds}
-        checkpoint.save(self.out, memory, {**self.about, "job": _job()}, self.processes, self.options.keep)
+        about = {**self.about, "job": _job(), "path": self.path}
+        checkpoint.save(self.out, memory, about, self.processes, self.options.keep)
         if self.processes.is_first:
             weights.save(self.out, self.training.model, self.experiment)
 

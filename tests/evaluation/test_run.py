@@ -208,7 +208,7 @@ def test_memory_does_not_grow_with_the_video():
         tracemalloc.stop()
         assert row.scores["miou"] == 1
         assert video.largest <= 8
-    assert peaks[1] < peaks[0] + 50_000
+    assert peaks[1] < peaks[0] + 200_000  # 400 frames with ids are 1.4 MB; when rubbish is collected is chance
 
 
 def test_what_cannot_be_scored_is_refused(sprites):

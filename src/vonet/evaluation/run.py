@@ -144,6 +144,12 @@ def _seed(video: Video, *numbers: int) -> int:
     return zlib.crc32(f"{video.split}/{video.name}/{numbers}".encode())
 
 
+def fresh_state(model: Any, video: Video, seed: int = 0, start: int = 0, slots: int | None = None) -> State:
+    """The state with which a video, or a window of it, is begun: also by whoever shows what was scored, with a model
+    that need not stream."""
+    return model.initial_state(1, slots, generator=torch.Generator().manual_seed(_seed(video, seed, start)))
+
+
 class _Windows:
     """Scores a video as it comes, cut into the protocol's windows."""
 
@@ -181,11 +187,6 @@ def _watch(
     offline: bool,
 ) -> list[Row]:
     """Some videos together, forwards, and backwards again if asked to."""
-
-    def fresh(video: Video, start: int) -> State:
-        generator = torch.Generator().manual_seed(_seed(video, seed, start))
-        return model.initial_state(1, slots, generator=generator)
-
     states: dict[int, State] = {}
     rows: list[Row] = []
     for method in (MODEL, OFFLINE) if offline and not protocol.window else (MODEL,):
@@ -196,7 +197,7 @@ def _watch(
         t = 0
         while running:
             if method == MODEL and (t % protocol.window == 0 if protocol.window else t == 0):
-                states |= {i: fresh(watched[i].video, t) for i in running}
+                states |= {i: fresh_state(model, watched[i].video, seed, t, slots) for i in running}
             states |= _next_frame(model, size, watched, running, states, windows, enlargement, protocol)
             running = [i for i in running if watched[i].at < len(watched[i].frames) or watched[i].next_piece()]
             t += 1

@@ -24,6 +24,8 @@ from vonet.errors import BadInput, check_choice
 from vonet.interface import (
     Clip,
     Enlargement,
+    ExplainingModel,
+    Explanation,
     Output,
     RegionState,
     SlotState,
@@ -253,6 +255,13 @@ class VONet(nn.Module):
         divergence = prior.divergence(posterior, prior(output.previous_slots.flatten(0, 1))) / self.slot_dim
         return divergence.unflatten(0, output.slots.shape[:2])
 
+    def explain(self, output: Output) -> Explanation:
+        """All of this at once; without a prior there is neither forecast nor divergence."""
+        if self.sequential_vae.prior is None:
+            return Explanation(reconstruction=self.pictures(output, "posterior"))
+        posterior, prior = self.pictures(output, "posterior"), self.pictures(output, "prior")
+        return Explanation(posterior, prior, self.slot_divergence(output))
+
     def parameter_groups(self) -> dict[str, list[nn.Parameter]]:
         """The encoder with the VAE, and what the decoder says of its own."""
         of_decoder = {id(p) for p in self.decoder.parameters()}
@@ -288,4 +297,7 @@ def _check_slots(slots: int) -> None:
 if TYPE_CHECKING:
 
     def _keeps_the_contract(model: VONet) -> VideoModel[SlotState]:
+        return model
+
+    def _can_be_looked_into(model: VONet) -> ExplainingModel:
         return model
