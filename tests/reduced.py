@@ -1,6 +1,7 @@
 """Any experiment at a size that a test can afford; every part stays of its kind."""
 
 from dataclasses import replace
+from functools import singledispatch
 
 from vonet.blocks.autoregressive import CausalTransformerConfig
 from vonet.blocks.broadcast import ShadedColourConfig, SpatialBroadcastConfig
@@ -12,7 +13,14 @@ from vonet.model.decoder import TokenDecoderConfig
 from vonet.model.vonet import VONet, VONetConfig
 
 
-def reduced(config: VONetConfig) -> VONetConfig:
+@singledispatch
+def reduced(config):
+    """A smaller model of the same kind; each kind of model says how."""
+    raise TypeError(f"nobody has said how to reduce a {type(config).__name__}")
+
+
+@reduced.register
+def _(config: VONetConfig) -> VONetConfig:
     """32x32 frames, four slots, at most four U-Net levels, few blocks and channels; every part stays of its kind."""
     attention = config.attention
     if isinstance(attention, UNetAttentionConfig):

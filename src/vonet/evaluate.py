@@ -5,8 +5,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 from pathlib import Path
 
-import torch
-
 import vonet.data
 from vonet import weights
 from vonet.data.video import Video
@@ -43,12 +41,9 @@ def evaluate(
     everything = vonet.data.open(data, split=split)
     chosen = everything[:videos]
     with joined_processes() as processes:
-        device = processes.device
-        model.to(device)
-        with torch.inference_mode():
-            look, _ = model.step(torch.zeros(1, 3, *model.size, device=device), model.initial_state(1, slots))
-        number, h, w = look.log_masks.shape[-3:]
-        how = masks or look.enlargement
+        model.to(processes.device)
+        number, cells = model.slots if slots is None else slots, model.cells
+        how = masks or model.enlargement
         show = progress and processes.is_first
 
         def watch(share: Sequence[Video]) -> list[Row]:
@@ -66,7 +61,7 @@ def evaluate(
             )
 
         mine = in_all_processes(watch, chosen)
-        others = in_all_processes(lambda share: evaluate_trivial(share, rules, number, (h, w), how, show), chosen)
+        others = in_all_processes(lambda share: evaluate_trivial(share, rules, number, cells, how, show), chosen)
     if mine is None or others is None:
         return None
     about = {
@@ -80,7 +75,7 @@ def evaluate(
         "seeds": seeds,
         "slots": number,
         "masks": how,
-        "cells": [h, w],
+        "cells": list(cells),
         "problems": everything.problems,
     }
     as_the_paper = (

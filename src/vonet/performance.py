@@ -36,6 +36,9 @@ def compile_encoder(model: Any) -> bool:
     """
     import torch
 
+    if not hasattr(type(model), "encode_frame"):
+        warnings.warn(f"{type(model).__name__} has nothing to compile; continuing without it", stacklevel=2)
+        return False
     # As a method of this very model: a copy of the model then gets a method of its own.
     model.encode_frame = MethodType(torch.compile(type(model).encode_frame), model)
     try:

@@ -28,7 +28,11 @@ from vonet.interface import (
     SlotState,
     StepOutput,
     VideoModel,
+    check_batch,
+    check_fit,
     check_frames,
+    check_size,
+    check_slots,
 )
 from vonet.model.attention import DotAttention, DotAttentionConfig, UNetAttention, UNetAttentionConfig
 from vonet.model.backbone import Backbone, BackboneConfig
@@ -72,9 +76,8 @@ class VONetConfig:
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "size", tuple(self.size))  # a list, as JSON has it, will do
-        if len(self.size) != 2 or not all(isinstance(side, int) and side > 0 for side in self.size):
-            raise BadInput(f"size is {self.size}; it must be the height and width of frames, two positive integers")
-        _check_slots(self.slots)
+        check_size(self.size)
+        check_slots(self.slots)
         if self.slot_dim < 1:
             raise BadInput(f"slot_dim is {self.slot_dim}; it must be 1 or more")
         check_choice("enlargement", self.enlargement, Enlargement)
@@ -95,6 +98,7 @@ class VONet(nn.Module):
         self.size, self.enlargement = config.size, config.enlargement
         self.compact = config.compact
         self.backbone = Backbone(config.backbone, config.size)
+        self.cells = self.backbone.feature_size
         attention = UNetAttention if isinstance(config.attention, UNetAttentionConfig) else DotAttention
         self.attention = attention(config.attention, C, D, self.backbone.feature_size)  # type: ignore[arg-type]
         self.initial_slots = InitialSlots(config.initial_slots, D)
@@ -153,9 +157,8 @@ class VONet(nn.Module):
     ) -> SlotState:
         """Fresh slots for `batch` videos; any number of slots works with the same weights."""
         count = self.slots if slots is None else slots
-        _check_slots(count)
-        if batch < 1:
-            raise BadInput(f"a state of {batch} videos was asked for; at least 1 is needed")
+        check_slots(count)
+        check_batch(batch)
         noise = draw_noise(batch, count, self.slot_dim, self.slot_encoder.value.weight, generator)
         return SlotState(slots=self.initial_slots(noise), noise=noise)
 
@@ -232,17 +235,7 @@ class VONet(nn.Module):
         return {"encoder": encoder, **self.decoder.parameter_groups()}
 
     def _check_fit(self, frames: Tensor, state: SlotState) -> None:
-        if tuple(frames.shape[-2:]) != self.size:
-            raise BadInput(
-                f"frames are {frames.shape[-2]}x{frames.shape[-1]}; this model was built for "
-                f"{self.size[0]}x{self.size[1]}: resize the frames, or build the model with their size"
-            )
-        weight = self.slot_encoder.value.weight
-        if frames.dtype != weight.dtype or frames.device != weight.device:
-            raise BadInput(
-                f"frames are {frames.dtype} on {frames.device}, the model is {weight.dtype} on {weight.device}: "
-                "move one to the other with .to(...)"
-            )
+        check_fit(frames, self.size, self.slot_encoder.value.weight)
         batch, slots, width = state.slots.shape
         if batch != len(frames) or width != self.slot_dim or slots < 1 or state.noise.shape != state.slots.shape:
             raise BadInput(
@@ -250,11 +243,6 @@ class VONet(nn.Module):
                 f"expected both to be {len(frames)} videos x at least 1 slot x {self.slot_dim}: start with "
                 f"model.initial_state({len(frames)})"
             )
-
-
-def _check_slots(slots: int) -> None:
-    if not isinstance(slots, int) or slots < 1:
-        raise BadInput(f"{slots} slots were asked for; a model needs a whole number of them, at least 1")
 
 
 if TYPE_CHECKING:

@@ -1,4 +1,4 @@
-"""Adam on named groups of parameters, each with its learning rate and clipping."""
+"""Adam, or another rule, on named groups of parameters, each with its learning rate and clipping."""
 
 from __future__ import annotations
 
@@ -25,6 +25,8 @@ class GroupConfig:
 
 @dataclass(frozen=True, kw_only=True)
 class OptimizerConfig:
+    """Adam."""
+
     groups: Mapping[str, GroupConfig]
     """By the names of the model's parameter groups, exactly."""
     eps: float = 1e-7
@@ -32,6 +34,13 @@ class OptimizerConfig:
     def __post_init__(self) -> None:
         if not self.eps > 0:
             raise BadInput(f"eps is {self.eps}; it must be more than 0")
+
+
+@dataclass(frozen=True, kw_only=True)
+class RMSpropConfig(OptimizerConfig):
+    """RMSprop, as the authors of SCALOR train."""
+
+    eps: float = 1e-8
 
 
 class Optimizer:
@@ -43,19 +52,19 @@ class Optimizer:
             )
         self.groups = config.groups
         self.parameters = parameters
-        self.adam = torch.optim.Adam(
-            [{"params": parameters[name], "name": name} for name in config.groups], lr=0.0, eps=config.eps
-        )
+        kind = torch.optim.RMSprop if isinstance(config, RMSpropConfig) else torch.optim.Adam
+        groups = [{"params": parameters[name], "name": name} for name in config.groups]
+        self.rule: torch.optim.Optimizer = kind(groups, lr=0.0, eps=config.eps)
 
     def step(self, update: int) -> dict[str, float]:
         """Move the parameters along their gradients, and forget those. Returns the norm of each group's gradient
         before clipping."""
         norms = {}
-        for group in self.adam.param_groups:
+        for group in self.rule.param_groups:
             config = self.groups[group["name"]]
             group["lr"] = config.learning_rate(update)
             limit = torch.inf if config.clip is None else config.clip
             norms[group["name"]] = nn.utils.clip_grad_norm_(group["params"], limit, error_if_nonfinite=True).item()
-        self.adam.step()
-        self.adam.zero_grad()
+        self.rule.step()
+        self.rule.zero_grad()
         return norms
