@@ -125,13 +125,19 @@ def mixture_error(
     frames: Float[Tensor, "B 3 H W"],
     pictures: Float[Tensor, "B K 3 H W"],
     log_masks: Float[Tensor, "B K H W"],
-    sigma: float,
+    sigma: float | Float[Tensor, " K"],
 ) -> Float[Tensor, " B"]:
-    """−log Σ_k m_k N(x; μ_k, σ²), per colour channel, summed over the frame (MONet)."""
+    """−log Σ_k m_k N(x; μ_k, σ_k²), per colour channel, summed over the frame (MONet)."""
+    sigmas = torch.as_tensor(sigma, dtype=pictures.dtype, device=pictures.device).view(-1, 1, 1, 1)
     squared = (rearrange(frames, "b c h w -> b 1 c h w") - pictures).square()
-    normaliser = math.log(sigma) + 0.5 * math.log(2 * math.pi)
-    log_likelihood = torch.logsumexp(log_masks.unsqueeze(2) - squared / (2 * sigma**2), dim=1) - normaliser
-    return -log_likelihood.sum((1, 2, 3))
+    normalised = log_masks.unsqueeze(2) - sigmas.log()
+    log_likelihood = torch.logsumexp(torch.addcmul(normalised, squared, -0.5 / sigmas.square()), dim=1)
+    return -(log_likelihood - 0.5 * math.log(2 * math.pi)).sum((1, 2, 3))
+
+
+def mask_divergence(log_masks: Float[Tensor, "B K H W"], log_painted: Float[Tensor, "B K H W"]) -> Float[Tensor, " B"]:
+    """Σ_pixels KL(m ‖ m̃): how badly the painted masks repeat those that were found (MONet). Both sides learn."""
+    return (log_masks.exp() * (log_masks - log_painted)).sum((1, 2, 3))
 
 
 def blend(pictures: Float[Tensor, "B K 3 H W"], log_masks: Float[Tensor, "B K H W"]) -> Float[Tensor, "B 3 H W"]:
