@@ -3,9 +3,14 @@
 from dataclasses import replace
 from functools import singledispatch
 
+from vonet.baselines.monet import MONetConfig
+from vonet.baselines.scalor import SCALORConfig
+from vonet.baselines.vimon import ViMONConfig
 from vonet.blocks.autoregressive import CausalTransformerConfig
 from vonet.blocks.broadcast import ShadedColourConfig, SpatialBroadcastConfig
+from vonet.blocks.component import ComponentEncoderConfig
 from vonet.blocks.dvae import DVAEConfig
+from vonet.blocks.unet import UNetConfig
 from vonet.experiments import Experiment
 from vonet.interface import Clip
 from vonet.model.attention import UNetAttentionConfig
@@ -49,6 +54,31 @@ def _(config: VONetConfig) -> VONetConfig:
         attention=attention,
         decoder=decoder,
     )
+
+
+_SMALL_COMPONENTS = {
+    "size": (32, 32),
+    "slots": 4,
+    "latent_dim": 6,
+    "unet": UNetConfig(channels=(4, 6, 8, 8), bottleneck=(12, 12)),
+    "encoder": ComponentEncoderConfig(channels=(6, 6, 8), hidden=12),
+}
+
+
+@reduced.register
+def _(config: MONetConfig) -> MONetConfig:
+    return replace(config, **_SMALL_COMPONENTS, decoder=replace(config.decoder, channels=(6, 6, 6)))
+
+
+@reduced.register
+def _(config: ViMONConfig) -> ViMONConfig:
+    return replace(config, **_SMALL_COMPONENTS, hidden=16, decoder=replace(config.decoder, channels=(6, 6, 6)))
+
+
+@reduced.register
+def _(config: SCALORConfig) -> SCALORConfig:
+    """Its networks have two sizes; this is the smaller, with narrow latents."""
+    return replace(config, size=(64, 64), grid=4, glimpse=32, slots=4, what_dim=8, background_dim=4)
 
 
 def reduced_experiment(experiment: Experiment) -> Experiment:

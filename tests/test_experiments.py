@@ -38,7 +38,7 @@ def test_every_experiment_takes_a_step(name):
     experiment = reduced_experiment(experiments.get(name))
     model, training = experiment.build_model(), experiment.training
     optimizer = Optimizer(training.optimizer, model.parameter_groups())
-    clip = random_clip(2, training.segment)
+    clip = random_clip(2, training.segment, model.size[0])
     before = {name: p.detach().clone() for name, p in model.named_parameters()}
     for update in (0, 1):  # at update 0 some weights and their gradients are still zero
         state = model.initial_state(2)

@@ -455,6 +455,7 @@ class SCALOR(nn.Module):
         self.propagation = Propagation(config.what_dim, config.grid, config.box)
         self.discovery = Discovery(side, config.grid, config.box)
         self.background = Background(side, config.background_dim)
+        self.to(memory_format=torch.channels_last)  # type: ignore[call-overload]
 
     def annealed(self, update: int | None) -> Annealed:
         """At an update; None: after all of them."""

@@ -87,17 +87,18 @@ class GlimpseDecoder(nn.Module):
         else:
             layers = (grow(256, 2, 8), grow(128, 2, 8), grow(64, 2, 4), same(16, 4))
         self.layers = stack(latent_dim, *begin, *layers)
-        self.colour, self.mask = (self._head(outputs, fine) for outputs in (3, 1))
-
-    @staticmethod
-    def _head(outputs: int, fine: bool) -> nn.Module:
-        if fine:
-            return nn.Sequential(stack(16, same(8, 4)), nn.Conv2d(8, outputs, 3, padding=1))
-        return nn.Conv2d(16, outputs, 3, padding=1)
+        self.before_colour, self.before_mask = (stack(16, same(8, 4)) if fine else nn.Identity() for _ in range(2))
+        self.colour, self.mask = (nn.Conv2d(8 if fine else 16, outputs, 3, padding=1) for outputs in (3, 1))
+        self.fine = fine
 
     def forward(
         self, what: Float[Tensor, "B N D"]
     ) -> tuple[Float[Tensor, "B N 3 side side"], Float[Tensor, "B N 1 side side"]]:
         x = self.layers(what.flatten(0, 1)[..., None, None])
-        colour, mask = (head(x).sigmoid().unflatten(0, what.shape[:2]) for head in (self.colour, self.mask))
+        if self.fine:
+            painted = torch.cat([self.colour(self.before_colour(x)), self.mask(self.before_mask(x))], dim=1)
+        else:  # both heads see the same, so they are one convolution
+            weight = torch.cat([self.colour.weight, self.mask.weight])
+            painted = F.conv2d(x, weight, torch.cat([self.colour.bias, self.mask.bias]), padding=1)  # type: ignore
+        colour, mask = painted.sigmoid().unflatten(0, what.shape[:2]).split([3, 1], dim=2)
         return colour, mask

@@ -7,6 +7,14 @@ from __future__ import annotations
 
 from vonet.errors import BadInput
 from vonet.experiments.ablations import ablations
+from vonet.experiments.baselines import (
+    monet_laptop_a,
+    monet_movi,
+    scalor_laptop_a,
+    scalor_movi,
+    vimon_laptop_a,
+    vimon_movi,
+)
 from vonet.experiments.experiment import Experiment
 from vonet.experiments.laptop import laptop_a
 from vonet.experiments.sprites import vonet_sprites
@@ -21,6 +29,10 @@ _ALL = {
         laptop_a(),
         *(vonet_movi(level) for level in "abcde"),
         *(vonet_image_movi(level) for level in "cde"),
+        monet_laptop_a(),
+        vimon_laptop_a(),
+        scalor_laptop_a(),
+        *(make(level) for make in (monet_movi, vimon_movi, scalor_movi) for level in "abcde"),
         *(variant for level in "abcde" for variant in ablations(vonet_movi(level))),
     )
 }

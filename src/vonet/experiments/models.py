@@ -4,12 +4,18 @@ from __future__ import annotations
 
 from typing import Any
 
+from vonet.baselines.monet import MONet, MONetConfig
+from vonet.baselines.scalor import SCALOR, SCALORConfig
+from vonet.baselines.vimon import ViMON, ViMONConfig
 from vonet.errors import BadInput
 from vonet.interface import ModelConfig
 from vonet.model.vonet import VONet, VONetConfig
 
 MODELS: dict[type, type] = {
     VONetConfig: VONet,
+    MONetConfig: MONet,
+    ViMONConfig: ViMON,
+    SCALORConfig: SCALOR,
 }
 
 
