@@ -15,7 +15,7 @@ SOURCE = Path(vonet.__file__).parent
 ALLOWED = {
     "errors": set(),
     "writing": {"errors"},
-    "performance": set(),
+    "performance": {"interface"},
     "interface": {"errors"},
     "schedule": {"errors"},
     "blocks": {"errors", "interface", "schedule"},
@@ -27,6 +27,7 @@ ALLOWED = {
     "training": {"errors", "writing", "interface", "schedule", "data"},
     "experiments": {"errors", "interface", "schedule", "performance", "blocks", "model", "baselines", "training"},
     "weights": {"errors", "writing", "experiments"},
+    "compare": {"errors", "evaluation"},
     "evaluate": {"errors", "interface", "performance", "data", "training", "evaluation", "weights"},
     "train": {
         *("errors", "writing", "interface", "performance", "data", "training"),
@@ -36,7 +37,18 @@ ALLOWED = {
         *("errors", "interface", "performance", "data", "model", "training"),
         *("figures", "evaluation", "experiments", "weights"),
     },
-    "cli": {"errors", "data", "figures", "experiments", "weights", "evaluate", "train", "demo"},
+    "cli": {
+        "errors",
+        "data",
+        "figures",
+        "experiments",
+        "weights",
+        "evaluate",
+        "evaluation",
+        "compare",
+        "train",
+        "demo",
+    },
     "__main__": {"cli"},
 }
 

@@ -146,6 +146,15 @@ def _parser() -> argparse.ArgumentParser:
     evaluate.add_argument("--json", action="store_true", help="print the mean scores as JSON")
     evaluate.set_defaults(run=_evaluate)
 
+    compare = commands.add_parser(
+        "compare",
+        help="print a table of methods from recorded evaluations, the trivial ones included",
+        description="Of runs that vonet evaluate has scored on the same videos. The table is Markdown.",
+    )
+    compare.add_argument("paths", type=Path, nargs="+", metavar="PATH", help="a run's folder, or an evaluation's .json")
+    compare.add_argument("--json", action="store_true", help="print as JSON")
+    compare.set_defaults(run=_compare)
+
     experiments = commands.add_parser("experiments", help="list the experiments, or show one in full")
     experiments.add_argument("name", nargs="?")
     experiments.set_defaults(run=_experiments)
@@ -258,6 +267,7 @@ def _list(arguments: argparse.Namespace) -> None:
 
 def _evaluate(arguments: argparse.Namespace) -> None:
     from vonet.evaluate import evaluate, file_name
+    from vonet.evaluation.report import EVALUATION
 
     report = evaluate(
         arguments.weights,
@@ -273,7 +283,7 @@ def _evaluate(arguments: argparse.Namespace) -> None:
     if report is None:  # another process of torchrun reports
         return
     beside = arguments.weights if arguments.weights.is_dir() else arguments.weights.parent
-    written = report.write(arguments.out or beside / "evaluation", file_name(report))
+    written = report.write(arguments.out or beside / EVALUATION, file_name(report))
     for problem in report.about["problems"]:
         print(f"vonet: problem: {problem}", file=sys.stderr)
     if arguments.json:
@@ -282,6 +292,13 @@ def _evaluate(arguments: argparse.Namespace) -> None:
     print(report.table())
     print(f"Verdict: {report.verdict()}.")
     print(f"Scores of each video: {' and '.join(map(str, written))}")
+
+
+def _compare(arguments: argparse.Namespace) -> None:
+    from vonet.compare import compare
+
+    found = compare(arguments.paths)
+    print(json.dumps(found.as_json(), indent=2) if arguments.json else found.table())
 
 
 def _experiments(arguments: argparse.Namespace) -> None:

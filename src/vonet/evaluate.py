@@ -11,10 +11,13 @@ from vonet.data.video import Video
 from vonet.errors import BadInput, check_choice
 from vonet.evaluation import protocol as protocols
 from vonet.evaluation.report import Report
-from vonet.evaluation.run import Row, evaluate_model, evaluate_trivial, in_all_processes
+from vonet.evaluation.run import Row, evaluate_model, evaluate_trivial, frames_of, in_all_processes
 from vonet.interface import Enlargement
-from vonet.performance import keep_freed_memory
+from vonet.performance import keep_freed_memory, milliseconds_per_frame
 from vonet.training.distributed import joined_processes
+
+TIMED = 24
+"""So many frames of the first video tell how long the model takes for one."""
 
 
 def evaluate(
@@ -61,6 +64,7 @@ def evaluate(
             )
 
         mine = in_all_processes(watch, chosen)
+        milliseconds = milliseconds_per_frame(model, frames_of(chosen[0], model.size, TIMED).to(processes.device))
         others = in_all_processes(lambda share: evaluate_trivial(share, rules, number, cells, how, show), chosen)
     if mine is None or others is None:
         return None
@@ -76,6 +80,8 @@ def evaluate(
         "slots": number,
         "masks": how,
         "cells": list(cells),
+        "parameters": sum(parameter.numel() for parameter in model.parameters()),
+        "milliseconds": milliseconds,
         "problems": everything.problems,
     }
     as_the_paper = (

@@ -220,7 +220,7 @@ def _watch_whole(
     length = protocol.window or len(video)
     for start in range(0, len(video) - length + 1, length):
         state = _fresh(model, video, seed, start, slots)
-        frames = torch.stack([_frame(frame, size) for frame in video.read(start, start + length)])
+        frames = frames_of(video, size, start + length, start)
         output = model.unroll(Clip(frames[None].to(_device(state))), state)
         _check_masks(output.log_masks, video)
         true_ids = video.read_ids(start, start + length)
@@ -287,6 +287,11 @@ def _device(state: Any) -> torch.device:
 def _frame(frame: np.ndarray, size: tuple[int, int]) -> Tensor:
     pixels = frame if frame.shape[:2] == size else resized(frame[None], size, "stretch")[0]
     return torch.from_numpy(np.ascontiguousarray(pixels)).permute(2, 0, 1).float() / 255
+
+
+def frames_of(video: Video, size: tuple[int, int], stop: int, start: int = 0) -> Tensor:
+    """Some frames `T 3 H W` as a model takes them."""
+    return torch.stack([_frame(frame, size) for frame in video.read(start, min(stop, len(video)))])
 
 
 def summary(rows: Sequence[Row]) -> dict[str, dict[str, tuple[float, float]]]:
