@@ -146,6 +146,17 @@ def check_fit(frames: Tensor, size: tuple[int, int], weight: Tensor) -> None:
         )
 
 
+def check_slot_state(state: SlotState, batch: int, slot_dim: int) -> None:
+    """Refuse a state of other videos, or of slots of another width."""
+    _, slots, width = state.slots.shape
+    if len(state.slots) != batch or width != slot_dim or slots < 1 or state.noise.shape != state.slots.shape:
+        raise BadInput(
+            f"the state has slots of shape {tuple(state.slots.shape)} and noise of {tuple(state.noise.shape)}; "
+            f"expected both to be {batch} videos x at least 1 slot x {slot_dim}: start with "
+            f"model.initial_state({batch})"
+        )
+
+
 def enlarge(log_masks: Float[Tensor, "*any K h w"], size: tuple[int, int], how: Enlargement) -> Tensor:
     """Log-masks at another size, still summing to one over K.
 

@@ -6,7 +6,6 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Literal
 
-import torch
 from jaxtyping import Float
 from torch import Tensor, nn
 
@@ -103,13 +102,3 @@ class Context(nn.Module):
 
     def forward(self, slots: Float[Tensor, "B K D"]) -> Float[Tensor, "B K D"]:
         return slots + self.mlp(slots) if self.residual else self.mlp(slots)
-
-
-def draw_noise(
-    batch: int, slots: int, slot_dim: int, like: Tensor, generator: torch.Generator | None
-) -> Float[Tensor, "B K D"]:
-    """Unit Gaussian noise, one vector per slot. A generator may live on the CPU whatever the model's device, so that
-    the same seed gives the same slots everywhere."""
-    device = generator.device if generator is not None else like.device
-    noise = torch.randn(batch, slots, slot_dim, generator=generator, device=device, dtype=like.dtype)
-    return noise.to(like.device)

@@ -19,6 +19,7 @@ import torch
 from jaxtyping import Bool, Float
 from torch import Tensor, nn
 
+from vonet.blocks.random import draw_noise
 from vonet.blocks.time import scan
 from vonet.errors import BadInput, check_choice
 from vonet.interface import (
@@ -32,6 +33,7 @@ from vonet.interface import (
     check_fit,
     check_frames,
     check_size,
+    check_slot_state,
     check_slots,
 )
 from vonet.model.attention import DotAttention, DotAttentionConfig, UNetAttention, UNetAttentionConfig
@@ -49,7 +51,6 @@ from vonet.model.slots import (
     SlotEncoderConfig,
     Trajectory,
     TrajectoryConfig,
-    draw_noise,
 )
 
 
@@ -236,13 +237,7 @@ class VONet(nn.Module):
 
     def _check_fit(self, frames: Tensor, state: SlotState) -> None:
         check_fit(frames, self.size, self.slot_encoder.value.weight)
-        batch, slots, width = state.slots.shape
-        if batch != len(frames) or width != self.slot_dim or slots < 1 or state.noise.shape != state.slots.shape:
-            raise BadInput(
-                f"the state has slots of shape {tuple(state.slots.shape)} and noise of {tuple(state.noise.shape)}; "
-                f"expected both to be {len(frames)} videos x at least 1 slot x {self.slot_dim}: start with "
-                f"model.initial_state({len(frames)})"
-            )
+        check_slot_state(state, len(frames), self.slot_dim)
 
 
 if TYPE_CHECKING:
