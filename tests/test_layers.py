@@ -16,7 +16,7 @@ SOURCE = Path(vonet.__file__).parent
 ALLOWED = {
     "errors": set(),
     "writing": {"errors"},
-    "performance": set(),
+    "performance": {"interface"},
     "stopping": set(),
     "completion": {"errors"},
     "interface": {"errors"},
@@ -24,11 +24,13 @@ ALLOWED = {
     "blocks": {"errors", "interface", "schedule"},
     "data": {"errors", "writing"},
     "model": {"errors", "interface", "schedule", "blocks"},
+    "baselines": {"errors", "interface", "schedule", "blocks"},
     "evaluation": {"errors", "writing", "interface", "data"},
     "figures": {"errors", "writing", "interface", "data", "evaluation"},
     "training": {"errors", "writing", "interface", "schedule", "data"},
-    "experiments": {"errors", "interface", "schedule", "performance", "blocks", "model", "training"},
-    "weights": {"errors", "writing", "model", "experiments"},
+    "experiments": {"errors", "interface", "schedule", "performance", "blocks", "model", "baselines", "training"},
+    "weights": {"errors", "writing", "experiments"},
+    "compare": {"errors", "evaluation"},
     "evaluate": {"errors", "interface", "performance", "data", "training", "evaluation", "weights"},
     "train": {
         *("errors", "writing", "stopping", "interface", "performance", "data", "training"),
@@ -45,8 +47,8 @@ ALLOWED = {
         *("figures", "evaluation", "experiments", "weights"),
     },
     "cli": {
-        *("errors", "performance", "completion", "data", "figures"),
-        *("experiments", "weights", "evaluate", "train", "report", "draw", "serving", "demo"),
+        *("errors", "performance", "completion", "data", "figures", "evaluation", "experiments"),
+        *("weights", "evaluate", "compare", "train", "report", "draw", "serving", "demo"),
     },
     "__main__": {"cli"},
 }

@@ -265,6 +265,15 @@ def _parser() -> argparse.ArgumentParser:
     figures.add_argument("--frames", type=int, default=24, metavar="N", help="frames of each (default: 24)")
     figures.set_defaults(run=_figures)
 
+    compare = commands.add_parser(
+        "compare",
+        help="print a table of methods from recorded evaluations, the trivial ones included",
+        description="Of runs that vonet evaluate has scored on the same videos. The table is Markdown.",
+    )
+    compare.add_argument("paths", type=Path, nargs="+", metavar="PATH", help="a run's folder, or an evaluation's .json")
+    compare.add_argument("--json", action="store_true", help="print as JSON")
+    compare.set_defaults(run=_compare)
+
     experiments = commands.add_parser("experiments", help="list the experiments, or show one in full")
     experiments.add_argument("name", nargs="?")
     experiments.set_defaults(run=_experiments)
@@ -393,6 +402,7 @@ def _list(arguments: argparse.Namespace) -> None:
 
 def _evaluate(arguments: argparse.Namespace) -> None:
     from vonet.evaluate import evaluate, file_name
+    from vonet.evaluation.report import EVALUATION
 
     report = evaluate(
         arguments.weights,
@@ -408,7 +418,7 @@ def _evaluate(arguments: argparse.Namespace) -> None:
     if report is None:  # another process of torchrun reports
         return
     beside = arguments.weights if arguments.weights.is_dir() else arguments.weights.parent
-    written = report.write(arguments.out or beside / "evaluation", file_name(report))
+    written = report.write(arguments.out or beside / EVALUATION, file_name(report))
     for problem in report.about["problems"]:
         print(f"vonet: problem: {problem}", file=sys.stderr)
     if arguments.json:
@@ -486,6 +496,13 @@ def _figures(arguments: argparse.Namespace) -> None:
         frames=arguments.frames,
     )
     print("\n".join(map(str, written)))
+
+
+def _compare(arguments: argparse.Namespace) -> None:
+    from vonet.compare import compare
+
+    found = compare(arguments.paths)
+    print(json.dumps(found.as_json(), indent=2) if arguments.json else found.table())
 
 
 def _experiments(arguments: argparse.Namespace) -> None:

@@ -303,7 +303,7 @@ class Run:
         """Of the methods that know nothing of objects, for the curves."""
         model = self.training.model
         rows = evaluate_trivial(
-            self.validation, protocols.get(PROTOCOL), model.slots, model.size, model.enlargement, progress=False
+            self.validation, protocols.get(PROTOCOL), model.slots, model.cells, model.enlargement, progress=False
         )
         means = {method: {name: mean for name, (mean, _) in found.items()} for method, found in summary(rows).items()}
         return {method: means[method] for method in TRIVIAL}

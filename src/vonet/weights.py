@@ -14,11 +14,11 @@ from pathlib import Path
 from typing import Any
 
 from safetensors import SafetensorError, safe_open
+from torch import nn
 
 from vonet import experiments
 from vonet.errors import BadInput
 from vonet.experiments.experiment import Experiment
-from vonet.model.vonet import VONet
 from vonet.writing import save_tensors, written_aside
 
 WEIGHTS, CONFIG = "model.safetensors", "config.json"
@@ -28,7 +28,7 @@ DEFAULT = "laptop-a"
 """The one that segments when no other is named."""
 
 
-def save(folder: Path, model: VONet, experiment: Experiment) -> None:
+def save(folder: Path, model: nn.Module, experiment: Experiment) -> None:
     """Both files, each whole or not at all."""
     text = json.dumps(described(experiment), indent=2)
     with written_aside(folder / CONFIG) as aside:
@@ -36,7 +36,7 @@ def save(folder: Path, model: VONet, experiment: Experiment) -> None:
     save_tensors(folder / WEIGHTS, model.state_dict(), {"vonet": text})
 
 
-def load(path: Path | str) -> tuple[VONet, Experiment]:
+def load(path: Path | str) -> tuple[Any, Experiment]:
     """The model, ready to watch, and the experiment that made it. `path`: a folder, the weights file itself, or the
     name of a model that comes with the package."""
     file = _file(path)

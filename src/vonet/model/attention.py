@@ -73,10 +73,10 @@ class DotAttention(nn.Module):
         return logits.log_softmax(dim=1)
 
 
-def _at_size(maps: Float[Tensor, "B K h w"], size: tuple[int, int]) -> Tensor:
+def _at_size(maps: Float[Tensor, "B K h w"], size: torch.Size) -> Tensor:
     if maps.shape[-2:] == size:
         return maps
-    return F.interpolate(maps, size=size, mode="bilinear", align_corners=False)
+    return F.interpolate(maps, size=tuple(size), mode="bilinear", align_corners=False)
 
 
 @dataclass(frozen=True, kw_only=True)

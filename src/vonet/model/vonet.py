@@ -19,6 +19,7 @@ import torch
 from jaxtyping import Bool, Float
 from torch import Tensor, nn
 
+from vonet.blocks.random import draw_noise
 from vonet.blocks.time import scan
 from vonet.errors import BadInput, check_choice
 from vonet.interface import (
@@ -31,7 +32,12 @@ from vonet.interface import (
     SlotState,
     StepOutput,
     VideoModel,
+    check_batch,
+    check_fit,
     check_frames,
+    check_size,
+    check_slot_state,
+    check_slots,
 )
 from vonet.model.attention import DotAttention, DotAttentionConfig, UNetAttention, UNetAttentionConfig
 from vonet.model.backbone import Backbone, BackboneConfig
@@ -49,7 +55,6 @@ from vonet.model.slots import (
     SlotEncoderConfig,
     Trajectory,
     TrajectoryConfig,
-    draw_noise,
 )
 
 
@@ -78,9 +83,8 @@ class VONetConfig:
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "size", tuple(self.size))  # a list, as JSON has it, will do
-        if len(self.size) != 2 or not all(isinstance(side, int) and side > 0 for side in self.size):
-            raise BadInput(f"size is {self.size}; it must be the height and width of frames, two positive integers")
-        _check_slots(self.slots)
+        check_size(self.size)
+        check_slots(self.slots)
         if self.slot_dim < 1:
             raise BadInput(f"slot_dim is {self.slot_dim}; it must be 1 or more")
         check_choice("enlargement", self.enlargement, Enlargement)
@@ -105,6 +109,7 @@ class VONet(nn.Module):
         self.size, self.enlargement = config.size, config.enlargement
         self.compact = config.compact
         self.backbone = Backbone(config.backbone, config.size)
+        self.cells = self.backbone.feature_size
         attention = UNetAttention if isinstance(config.attention, UNetAttentionConfig) else DotAttention
         self.attention = attention(config.attention, C, D, self.backbone.feature_size)  # type: ignore[arg-type]
         self.regions = Regions(config.regions, config.size) if config.regions is not None else None
@@ -175,9 +180,8 @@ class VONet(nn.Module):
     ) -> SlotState:
         """Fresh slots for `batch` videos; any number of slots works with the same weights."""
         count = self.slots if slots is None else slots
-        _check_slots(count)
-        if batch < 1:
-            raise BadInput(f"a state of {batch} videos was asked for; at least 1 is needed")
+        check_slots(count)
+        check_batch(batch)
         noise = draw_noise(batch, count, self.slot_dim, self.slot_encoder.value.weight, generator)
         slots_and_noise = {"slots": self.initial_slots(noise), "noise": noise}
         if self.regions is None:
@@ -269,29 +273,8 @@ class VONet(nn.Module):
         return {"encoder": encoder, **self.decoder.parameter_groups()}
 
     def _check_fit(self, frames: Tensor, state: SlotState) -> None:
-        if tuple(frames.shape[-2:]) != self.size:
-            raise BadInput(
-                f"frames are {frames.shape[-2]}x{frames.shape[-1]}; this model was built for "
-                f"{self.size[0]}x{self.size[1]}: resize the frames, or build the model with their size"
-            )
-        weight = self.slot_encoder.value.weight
-        if frames.dtype != weight.dtype or frames.device != weight.device:
-            raise BadInput(
-                f"frames are {frames.dtype} on {frames.device}, the model is {weight.dtype} on {weight.device}: "
-                "move one to the other with .to(...)"
-            )
-        batch, slots, width = state.slots.shape
-        if batch != len(frames) or width != self.slot_dim or slots < 1 or state.noise.shape != state.slots.shape:
-            raise BadInput(
-                f"the state has slots of shape {tuple(state.slots.shape)} and noise of {tuple(state.noise.shape)}; "
-                f"expected both to be {len(frames)} videos x at least 1 slot x {self.slot_dim}: start with "
-                f"model.initial_state({len(frames)})"
-            )
-
-
-def _check_slots(slots: int) -> None:
-    if not isinstance(slots, int) or slots < 1:
-        raise BadInput(f"{slots} slots were asked for; a model needs a whole number of them, at least 1")
+        check_fit(frames, self.size, self.slot_encoder.value.weight)
+        check_slot_state(state, len(frames), self.slot_dim)
 
 
 if TYPE_CHECKING:
