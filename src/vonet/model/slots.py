@@ -59,7 +59,7 @@ class SlotEncoder(nn.Module):
     ) -> Float[Tensor, "B K D"]:
         masks = log_masks.exp()
         if masks.shape[-2:] != features.shape[-2:]:
-            masks = F.adaptive_avg_pool2d(masks, tuple(features.shape[-2:]))
+            masks = F.adaptive_avg_pool2d(masks, list(features.shape[-2:]))  # type: ignore[arg-type]
         weights = masks.flatten(2)
         if self.pooling == "mask":
             weights = weights / weights.sum(-1, keepdim=True).clamp_min(1e-6)
