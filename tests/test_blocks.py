@@ -417,17 +417,6 @@ def test_mixture_error_is_minus_the_log_likelihood():
     )
 
 
-def test_brightness_may_count_less_than_hue():
-    masks, grey = torch.zeros(1, 1, 4, 4), torch.full((1, 3, 4, 4), 0.5)
-    lighter, redder = grey + 0.1, grey + 0.1 * torch.tensor([2.0, -1.0, -1.0])[:, None, None]
-
-    def error(frames, brightness):
-        return blend_error(frames, grey.unsqueeze(1), masks, 0.1, brightness).item()
-
-    assert error(lighter, 0.3) == pytest.approx(0.09 * error(lighter, 1.0), rel=1e-4)
-    assert error(redder, 0.3) == pytest.approx(error(redder, 1.0), rel=1e-4)
-
-
 def test_blend_error_is_the_squared_error_of_the_blend():
     frames, pictures = torch.rand(2, 3, 4, 4), torch.rand(2, 5, 3, 4, 4)
     masks = torch.randn(2, 5, 4, 4).softmax(1)
