@@ -1,4 +1,4 @@
-"""Run all benchmarks, or those named: attention, encoder, training, generation, data, metrics."""
+"""Run all benchmarks, or those named: attention, encoder, training, generation, methods, data, metrics."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ import torch
 
 from benchmarks import inference
 from benchmarks.data import data
+from benchmarks.methods import methods
 from benchmarks.metrics import metrics
 from benchmarks.training import training
 from vonet.performance import keep_freed_memory
@@ -36,6 +37,7 @@ def main() -> None:
         "encoder": inference.encoder,
         "training": training,
         "generation": inference.generation,
+        "methods": methods,
         "data": data,
         "metrics": metrics,
     }

@@ -69,8 +69,7 @@ def _report(model: VONet) -> str:
     videos = [ArrayVideo(f"sprites {i}", *pair) for i, pair in enumerate(zip(pixels, ids, strict=True))]
     rules = protocols.get("vonet")
     rows = evaluate_model(model, model.size, videos, rules)
-    slots, cells = model.slots, model.backbone.feature_size
-    rows += evaluate_trivial(videos, rules, slots, cells, model.enlargement)
+    rows += evaluate_trivial(videos, rules, model.slots, model.cells, model.enlargement)
     report = Report({}, rows, {})
     return f"{report.table()}\nOn {len(videos)} videos never trained on, {report.verdict()}."
 

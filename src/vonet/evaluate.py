@@ -5,18 +5,19 @@ from __future__ import annotations
 from collections.abc import Sequence
 from pathlib import Path
 
-import torch
-
 import vonet.data
 from vonet import weights
 from vonet.data.video import Video
 from vonet.errors import BadInput, check_choice
 from vonet.evaluation import protocol as protocols
 from vonet.evaluation.report import Report
-from vonet.evaluation.run import Row, evaluate_model, evaluate_trivial, in_all_processes
+from vonet.evaluation.run import Row, evaluate_model, evaluate_trivial, frames_of, in_all_processes
 from vonet.interface import Enlargement
-from vonet.performance import keep_freed_memory
+from vonet.performance import keep_freed_memory, milliseconds_per_frame
 from vonet.training.distributed import joined_processes
+
+TIMED = 24
+"""So many frames of the first video tell how long the model takes for one."""
 
 
 def evaluate(
@@ -43,12 +44,9 @@ def evaluate(
     everything = vonet.data.open(data, split=split)
     chosen = everything[:videos]
     with joined_processes() as processes:
-        device = processes.device
-        model.to(device)
-        with torch.inference_mode():
-            look, _ = model.step(torch.zeros(1, 3, *model.size, device=device), model.initial_state(1, slots))
-        number, h, w = look.log_masks.shape[-3:]
-        how = masks or look.enlargement
+        model.to(processes.device)
+        number, cells = model.slots if slots is None else slots, model.cells
+        how = masks or model.enlargement
         show = progress and processes.is_first
 
         def watch(share: Sequence[Video]) -> list[Row]:
@@ -66,7 +64,8 @@ def evaluate(
             )
 
         mine = in_all_processes(watch, chosen)
-        others = in_all_processes(lambda share: evaluate_trivial(share, rules, number, (h, w), how, show), chosen)
+        milliseconds = milliseconds_per_frame(model, frames_of(chosen[0], model.size, TIMED).to(processes.device))
+        others = in_all_processes(lambda share: evaluate_trivial(share, rules, number, cells, how, show), chosen)
     if mine is None or others is None:
         return None
     about = {
@@ -81,7 +80,9 @@ def evaluate(
         "seeds": seeds,
         "slots": number,
         "masks": how,
-        "cells": [h, w],
+        "cells": list(cells),
+        "parameters": sum(parameter.numel() for parameter in model.parameters()),
+        "milliseconds": milliseconds,
         "problems": everything.problems,
     }
     as_the_paper = (

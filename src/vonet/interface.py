@@ -18,7 +18,7 @@ from typing import ClassVar, Literal, Protocol, TypeVar, runtime_checkable
 
 import torch
 import torch.nn.functional as F
-from jaxtyping import Float
+from jaxtyping import Float, Int
 from torch import Tensor, nn
 
 from vonet.errors import BadInput
@@ -110,6 +110,60 @@ class SlotState(State):
     noise: Float[Tensor, "B K D"]
 
 
+@dataclass(frozen=True)
+class RegionState(SlotState):
+    """Of a model whose slots also remember their regions (model/regions.py); zeros before the first frame."""
+
+    regions: Float[Tensor, "B K P"]
+
+
+@dataclass(frozen=True)
+class EmptyState(State):
+    """The state of a model that remembers nothing between frames: it only says how many slots there are."""
+
+    slots: Float[Tensor, "B K 0"]
+
+
+def check_slots(slots: int) -> None:
+    if not isinstance(slots, int) or slots < 1:
+        raise BadInput(f"{slots} slots were asked for; a model needs a whole number of them, at least 1")
+
+
+def check_size(size: tuple[int, int]) -> None:
+    if len(size) != 2 or not all(isinstance(side, int) and side > 0 for side in size):
+        raise BadInput(f"size is {size}; it must be the height and width of frames, two positive integers")
+
+
+def check_batch(batch: int) -> None:
+    if batch < 1:
+        raise BadInput(f"a state of {batch} videos was asked for; at least 1 is needed")
+
+
+def check_fit(frames: Tensor, size: tuple[int, int], weight: Tensor) -> None:
+    """Refuse frames of another size, type or device than the model's; `weight` is any of its parameters."""
+    if tuple(frames.shape[-2:]) != size:
+        raise BadInput(
+            f"frames are {frames.shape[-2]}x{frames.shape[-1]}; this model was built for "
+            f"{size[0]}x{size[1]}: resize the frames, or build the model with their size"
+        )
+    if frames.dtype != weight.dtype or frames.device != weight.device:
+        raise BadInput(
+            f"frames are {frames.dtype} on {frames.device}, the model is {weight.dtype} on {weight.device}: "
+            "move one to the other with .to(...)"
+        )
+
+
+def check_slot_state(state: SlotState, batch: int, slot_dim: int) -> None:
+    """Refuse a state of other videos, or of slots of another width."""
+    _, slots, width = state.slots.shape
+    if len(state.slots) != batch or width != slot_dim or slots < 1 or state.noise.shape != state.slots.shape:
+        raise BadInput(
+            f"the state has slots of shape {tuple(state.slots.shape)} and noise of {tuple(state.noise.shape)}; "
+            f"expected both to be {batch} videos x at least 1 slot x {slot_dim}: start with "
+            f"model.initial_state({batch})"
+        )
+
+
 def enlarge(log_masks: Float[Tensor, "*any K h w"], size: tuple[int, int], how: Enlargement) -> Tensor:
     """Log-masks at another size, still summing to one over K.
 
@@ -143,10 +197,13 @@ class Segmentation:
 
 @dataclass(frozen=True)
 class StepOutput(Segmentation):
-    """What one frame gives. `slots` are the trajectory latents after it, `previous_slots` those before it."""
+    """What one frame gives. `slots` are the latents of the slots after it, `previous_slots` those before it (zeros if
+    the model remembers none). `labels`: the segment of each pixel, from 1 on, of a model that has a rule of its own
+    for that; for all others the likeliest slot decides."""
 
     slots: Float[Tensor, "B K D"]
     previous_slots: Float[Tensor, "B K D"]
+    labels: Int[Tensor, "B H W"] | None = None
 
 
 @dataclass(frozen=True)
@@ -159,6 +216,7 @@ class Output(Segmentation):
     slots: Float[Tensor, "B T K D"]
     previous_slots: Float[Tensor, "B T K D"]
     state: State
+    labels: Int[Tensor, "B T H W"] | None = None
     losses: dict[str, Float[Tensor, "B T"]] = field(default_factory=dict)
 
 
@@ -176,8 +234,18 @@ class Explanation:
 
 
 @runtime_checkable
+class ModelConfig(Protocol):
+    """What an experiment asks of the description of a model, whichever it is."""
+
+    @property
+    def losses(self) -> tuple[str, ...]:
+        """The names of the model's losses."""
+
+
+@runtime_checkable
 class StreamingModel(Protocol[StateT]):
-    """What evaluation and streaming ask of a model."""
+    """A model that watches frame by frame. A model without `step` needs the whole clip: it is evaluated and trained
+    through `VideoModel` alone."""
 
     def initial_state(self, batch: int, slots: int | None = None, generator: torch.Generator | None = None) -> StateT:
         """Fresh slots for `batch` videos. Any number of slots works with the same weights."""
@@ -187,8 +255,18 @@ class StreamingModel(Protocol[StateT]):
 
 
 @runtime_checkable
-class VideoModel(StreamingModel[StateT], Protocol[StateT]):
-    """What training asks besides."""
+class VideoModel(Protocol[StateT]):
+    """What training asks of every model, streaming or not."""
+
+    size: tuple[int, int]
+    """Of the frames."""
+    cells: tuple[int, int]
+    """Of the masks, which may be smaller."""
+    slots: int
+    enlargement: Enlargement
+
+    def initial_state(self, batch: int, slots: int | None = None, generator: torch.Generator | None = None) -> StateT:
+        """As for a streaming model; `EmptyState` where nothing is remembered."""
 
     def unroll(self, clip: Clip, state: StateT | None = None) -> Output:
         """Watch a clip; nothing is computed that only learning needs."""

@@ -3,8 +3,12 @@
 from __future__ import annotations
 
 import ctypes
+import statistics
 import sys
+import time
 import warnings
+from collections.abc import Callable
+from functools import partial
 from types import MethodType
 from typing import Any
 
@@ -28,6 +32,34 @@ def keep_freed_memory() -> bool:
     return all(mallopt(name, value) for name, value in settings.items())
 
 
+def milliseconds_per_frame(model: Any, frames: Any) -> float:
+    """How long the model takes for a frame of a video, the median of these frames `T 3 H W` but the first two. A model
+    that needs the whole clip gets it three times."""
+    import torch
+
+    from vonet.interface import Clip
+
+    def seconds(run: Callable[[], Any]) -> tuple[float, Any]:
+        begin = time.perf_counter()
+        done = run()
+        if frames.device.type == "cuda":
+            torch.cuda.synchronize()
+        return time.perf_counter() - begin, done
+
+    with torch.inference_mode():
+        state = model.initial_state(1, generator=torch.Generator().manual_seed(0))
+        if not hasattr(model, "step"):
+            clip = Clip(frames[None])
+            return (
+                1e3 / len(frames) * statistics.median(seconds(partial(model.unroll, clip, state))[0] for _ in range(3))
+            )
+        times = []
+        for frame in frames:
+            took, (_, state) = seconds(partial(model.step, frame[None], state))
+            times.append(took)
+    return 1e3 * statistics.median(times[2:] or times)
+
+
 def compile_encoder(model: Any) -> bool:
     """Compile what `step` computes, if this machine can; otherwise say so in one line and go on without.
 
@@ -36,6 +68,9 @@ def compile_encoder(model: Any) -> bool:
     """
     import torch
 
+    if not hasattr(type(model), "encode_frame"):
+        warnings.warn(f"{type(model).__name__} has nothing to compile; continuing without it", stacklevel=2)
+        return False
     # As a method of this very model: a copy of the model then gets a method of its own.
     model.encode_frame = MethodType(torch.compile(type(model).encode_frame), model)
     try:

@@ -8,9 +8,7 @@ from __future__ import annotations
 
 import hashlib
 import os
-import signal
 import sys
-import threading
 import time
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
@@ -33,6 +31,7 @@ from vonet.experiments.experiment import Experiment
 from vonet.figures.curves import write_curves
 from vonet.figures.masks import write_mask_sheet
 from vonet.performance import compile_encoder, keep_freed_memory
+from vonet.stopping import stop_signals
 from vonet.training import checkpoint
 from vonet.training.distributed import Processes, all_the_same, any_process, joined_processes
 from vonet.training.log import Log
@@ -81,7 +80,7 @@ class TrainOptions:
 def train(experiment: Experiment, data: Path, out: Path, options: TrainOptions, resume: bool = False) -> None:
     """Train until the updates or minutes are used up, or a signal asks to stop; then everything is saved."""
     keep_freed_memory()
-    with joined_processes() as processes, _stop_signals() as stop:
+    with joined_processes() as processes, stop_signals() as stop:
         resume = resume or _restarted(out, processes)
         Run(experiment, data, out, options, processes, resume).learn(stop)
 
@@ -304,7 +303,7 @@ class Run:
         """Of the methods that know nothing of objects, for the curves."""
         model = self.training.model
         rows = evaluate_trivial(
-            self.validation, protocols.get(PROTOCOL), model.slots, model.size, model.enlargement, progress=False
+            self.validation, protocols.get(PROTOCOL), model.slots, model.cells, model.enlargement, progress=False
         )
         means = {method: {name: mean for name, (mean, _) in found.items()} for method, found in summary(rows).items()}
         return {method: means[method] for method in TRIVIAL}
@@ -365,27 +364,6 @@ def _saying_if_refused(bar: tqdm) -> Iterator[None]:
         yield
     except DiscRefusal as error:
         bar.write(f"not written: {error}")
-
-
-@contextmanager
-def _stop_signals() -> Iterator[dict[str, bool]]:
-    """Ctrl-C and SIGTERM ask to stop after the current update; a second Ctrl-C stops at once."""
-    stop = {"asked": False}
-
-    def ask(number: int, frame: object) -> None:
-        if stop["asked"] and number == signal.SIGINT:
-            raise KeyboardInterrupt
-        stop["asked"] = True
-
-    if threading.current_thread() is not threading.main_thread():  # only the main thread may listen
-        yield stop
-        return
-    before = {number: signal.signal(number, ask) for number in (signal.SIGINT, signal.SIGTERM)}
-    try:
-        yield stop
-    finally:
-        for number, handler in before.items():
-            signal.signal(number, handler)
 
 
 def _begin_with(model: Any, path: Path) -> None:

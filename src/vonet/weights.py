@@ -14,19 +14,21 @@ from pathlib import Path
 from typing import Any
 
 from safetensors import SafetensorError, safe_open
+from torch import nn
 
 from vonet import experiments
 from vonet.errors import BadInput
 from vonet.experiments.experiment import Experiment
-from vonet.model.vonet import VONet
 from vonet.writing import save_tensors, written_aside
 
 WEIGHTS, CONFIG = "model.safetensors", "config.json"
 SHIPPED = Path(__file__).parent / "pretrained"
 """A folder for each model that comes with the package."""
+DEFAULT = "laptop-a"
+"""The one that segments when no other is named."""
 
 
-def save(folder: Path, model: VONet, experiment: Experiment) -> None:
+def save(folder: Path, model: nn.Module, experiment: Experiment) -> None:
     """Both files, each whole or not at all."""
     text = json.dumps(described(experiment), indent=2)
     with written_aside(folder / CONFIG) as aside:
@@ -34,7 +36,7 @@ def save(folder: Path, model: VONet, experiment: Experiment) -> None:
     save_tensors(folder / WEIGHTS, model.state_dict(), {"vonet": text})
 
 
-def load(path: Path | str) -> tuple[VONet, Experiment]:
+def load(path: Path | str) -> tuple[Any, Experiment]:
     """The model, ready to watch, and the experiment that made it. `path`: a folder, the weights file itself, or the
     name of a model that comes with the package."""
     file = _file(path)
@@ -61,6 +63,16 @@ def load(path: Path | str) -> tuple[VONet, Experiment]:
 
 def shipped() -> list[str]:
     return sorted(file.parent.name for file in SHIPPED.glob(f"*/{WEIGHTS}"))
+
+
+def default() -> Path:
+    """Where the model lies that segments when no other is named."""
+    if DEFAULT not in shipped():
+        raise BadInput(
+            f"no weights were given, and the default ones ({DEFAULT}) do not come with this vonet; train some (vonet "
+            f"train {DEFAULT} --data WORLD) and give the run's folder with --weights (in Python: weights=)"
+        )
+    return SHIPPED / DEFAULT
 
 
 def _file(path: Path | str) -> Path:

@@ -502,7 +502,7 @@ def test_mistakes_get_a_sentence(prepared):
         (["run", "world", "--videos", 0], "0 videos were asked for"),
     ]:
         done = run(prepared, *arguments)
-        assert done.returncode == 1, arguments
+        assert done.returncode == 2, arguments
         assert words in done.stderr, arguments
         assert "Traceback" not in done.stderr
 

@@ -30,6 +30,11 @@ def kl_divergence(q: Gaussian, p: Gaussian) -> Float[Tensor, "*any"]:
     return (0.5 * (squared - 1) + p.log_std - q.log_std).sum(-1)
 
 
+def unit_divergence(q: Gaussian) -> Float[Tensor, "*any"]:
+    """KL(q ‖ N(0, I)), summed over the dimensions of the latent."""
+    return (0.5 * ((2 * q.log_std).exp() + q.mean.square() - 1) - q.log_std).sum(-1)
+
+
 class GaussianHead(nn.Module):
     """An MLP that gives mean and log standard deviation; the latter starts around `initial_log_std`."""
 

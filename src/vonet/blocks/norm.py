@@ -21,6 +21,8 @@ class InstanceNorm(nn.Module):
     """Each channel of each map brought to mean zero and variance one, then scaled and shifted as learned."""
 
     eps = 1e-5
+    weight: Tensor
+    bias: Tensor
 
     def __init__(self, channels: int):
         super().__init__()
@@ -30,6 +32,15 @@ class InstanceNorm(nn.Module):
         if x.device.type != "cpu" or x.dtype not in (torch.float32, torch.float64):
             return F.group_norm(x, x.shape[1], self.weight, self.bias, self.eps)
         return _InstanceNorm.apply(x, self.weight, self.bias, self.eps)
+
+
+class PlainInstanceNorm(InstanceNorm):
+    """Without anything learned."""
+
+    def __init__(self, channels: int):
+        nn.Module.__init__(self)
+        self.register_buffer("weight", torch.ones(channels), persistent=False)
+        self.register_buffer("bias", torch.zeros(channels), persistent=False)
 
 
 class _InstanceNorm(torch.autograd.Function):

@@ -23,7 +23,7 @@ from torch import Tensor, nn
 
 from vonet.blocks.conv import conv_up_and_skip
 from vonet.blocks.layers import conv, linear
-from vonet.blocks.norm import InstanceNorm
+from vonet.blocks.norm import InstanceNorm, PlainInstanceNorm
 from vonet.errors import BadInput
 
 Modulation = tuple[Float[Tensor, "N _"], Float[Tensor, "N _"]] | None
@@ -50,6 +50,9 @@ class UNet(nn.Module):
     compute it than `first` itself (VONet shares most of its input among the slots).
     """
 
+    norm: type[InstanceNorm] = InstanceNorm
+    logits_bias = True
+
     def __init__(self, config: UNetConfig, inputs: int, size: tuple[int, int]):
         super().__init__()
         channels, halvings = config.channels, len(config.channels) - 1
@@ -59,12 +62,13 @@ class UNet(nn.Module):
                 f"2x2 or more: make both sides multiples of {2**halvings} and at least {2 ** (halvings + 1)}, "
                 "or use fewer levels"
             )
+        self.size = size
         self.bottom = (channels[-1], *(side // 2**halvings for side in size))
         flat = self.bottom[0] * self.bottom[1] * self.bottom[2]
         self.first = conv(inputs, channels[0], 3, "relu", bias=False)
-        self.first_norm = InstanceNorm(channels[0])
+        self.first_norm = self.norm(channels[0])
         self.down = nn.ModuleList(conv(a, b, 3, "relu", bias=False) for a, b in itertools.pairwise(channels))
-        self.down_norms = nn.ModuleList(InstanceNorm(c) for c in channels[1:])
+        self.down_norms = nn.ModuleList(self.norm(c) for c in channels[1:])
         widths = (flat, *config.bottleneck)
         self.mlp = nn.Sequential(
             *(layer for a, b in itertools.pairwise(widths) for layer in (linear(a, b, "relu"), nn.ReLU()))
@@ -72,8 +76,8 @@ class UNet(nn.Module):
         self.expand = linear(widths[-1], flat, "relu")
         mirrored = (*reversed(channels), channels[0])
         self.up = nn.ModuleList(conv(2 * a, b, 3, "relu", bias=False) for a, b in itertools.pairwise(mirrored))
-        self.up_norms = nn.ModuleList(InstanceNorm(c) for c in mirrored[1:])
-        self.logits = conv(channels[0], 1, 1)
+        self.up_norms = nn.ModuleList(self.norm(c) for c in mirrored[1:])
+        self.logits = conv(channels[0], 1, 1, bias=self.logits_bias)
 
     @property
     def width(self) -> int:
@@ -92,9 +96,11 @@ class UNet(nn.Module):
             x = torch.addcmul(shift, x, 1 + scale)
         skips = [F.relu_(x)]
         for convolution, norm in zip(self.down, self.down_norms, strict=True):
-            x = F.relu_(norm(convolution(skips[-1])))
-            skips.append(F.max_pool2d(x, 2))
+            skips.append(self._down(skips[-1], convolution, norm))
         return self.mlp(skips[-1].flatten(1)), skips
+
+    def _down(self, x: Tensor, convolution: nn.Module, norm: nn.Module) -> Tensor:
+        return F.max_pool2d(F.relu_(norm(convolution(x))), 2)
 
     def decode(self, e: Float[Tensor, "N E"], skips: list[Tensor]) -> Float[Tensor, "N h w"]:
         x = F.relu(self.expand(e)).unflatten(1, self.bottom)
@@ -106,3 +112,21 @@ class UNet(nn.Module):
 
     def forward(self, x: Float[Tensor, "N inputs h w"]) -> Float[Tensor, "N h w"]:
         return self.decode(*self.encode(self.first(x)))
+
+
+class SubsampledUNet(UNet):
+    """ViMON's: a map is halved by taking every second cell, before the convolution; the norms have no parameters and
+    the last layer no bias; initialised as torch does by itself."""
+
+    norm = PlainInstanceNorm
+    logits_bias = False
+
+    def __init__(self, config: UNetConfig, inputs: int, size: tuple[int, int]):
+        super().__init__(config, inputs, size)
+        for module in self.modules():
+            if isinstance(module, nn.Conv2d | nn.Linear):
+                module.reset_parameters()
+
+    def _down(self, x: Tensor, convolution: nn.Module, norm: nn.Module) -> Tensor:
+        halved = x[:, :, ::2, ::2].contiguous(memory_format=torch.channels_last)
+        return F.relu_(norm(convolution(halved)))

@@ -19,6 +19,8 @@ from vonet.writing import written_aside
 
 COUNTS = ("slots_per_object", "identity_switches", "slots_used")
 HEADLINES = ("fg_ari", "miou")
+EVALUATION = "evaluation"
+"""The folder beside the weights in which scores lie."""
 HEADING = ("experiment", "data", "split", "videos", "protocol", "seeds", "slots", "masks")
 
 
@@ -70,7 +72,7 @@ class Report:
         methods = [MODEL, *(method for method in [OFFLINE, *TRIVIAL, PERFECT] if method in found)]
         lines = [["", *methods]]
         for name, spoken in SCORES.items():
-            lines.append([spoken, *(_cell(name, *found[method][name]) for method in methods)])
+            lines.append([spoken, *(cell(name, *found[method][name]) for method in methods)])
         if self.paper:
             told = [f"{self.paper[name]:.1f}" if name in self.paper else "" for name in SCORES]
             lines = [[*line[:2], paper, *line[2:]] for line, paper in zip(lines, ["paper", *told], strict=True)]
@@ -116,7 +118,8 @@ def read_evaluation(path: Path) -> dict[str, Any]:
     return found
 
 
-def _cell(name: str, mean: float, std: float) -> str:
+def cell(name: str, mean: float, std: float) -> str:
+    """In percent, but for counts."""
     scale, digits = (1, 2) if name in COUNTS else (100, 1)
     spread = "" if math.isnan(std) else f" ± {scale * std:.{digits}f}"
     return f"{scale * mean:.{digits}f}{spread}"

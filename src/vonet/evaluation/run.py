@@ -1,8 +1,8 @@
 """Evaluate a model on a set of videos.
 
-Videos stream through `model.step`, several at a time, in memory that does not depend on their length. The noise from
-which a video's slots grow depends on the video and the seed alone, so neither the batch nor the number of processes
-changes a score.
+Videos stream through `model.step`, several at a time, in memory that does not depend on their length; a model without
+`step` gets each video (or window) whole. The noise from which a video's slots grow depends on the video and the seed
+alone, so neither the batch nor the number of processes changes a score.
 """
 
 from __future__ import annotations
@@ -22,9 +22,9 @@ from vonet.data.resize import resized
 from vonet.data.video import Video
 from vonet.errors import BadInput
 from vonet.evaluation.protocol import SCORES, Protocol, Scorer
-from vonet.evaluation.segmentation import perfect_masks, winners
+from vonet.evaluation.segmentation import perfect_masks, segments, winners
 from vonet.evaluation.trivial import TRIVIAL
-from vonet.interface import Enlargement, State, StreamingModel, joined_states
+from vonet.interface import Clip, EmptyState, Enlargement, State, StreamingModel, VideoModel, joined_states
 
 MODEL, OFFLINE, PERFECT = "model", "offline", "perfect masks"
 """Methods. "model" streams: it sees each frame once, in order. "offline" goes back through the video after its end,
@@ -66,7 +66,7 @@ class _Watched:
 
 
 def evaluate_model(
-    model: StreamingModel[Any],
+    model: StreamingModel[Any] | VideoModel[Any],
     size: tuple[int, int],
     videos: Sequence[Video],
     protocol: Protocol,
@@ -80,7 +80,8 @@ def evaluate_model(
 ) -> list[Row]:
     """A row for each video (or window), seed and method. `size` is that of the frames which the model takes; videos of
     another size are brought to it, and the masks to the size of the true ids. `enlargement` None: the model's own.
-    `offline`: also score a second pass, backwards from the last state (where the protocol has whole videos)."""
+    `offline`: also score a second pass, backwards from the last state (where the protocol has whole videos, and the
+    model remembers something)."""
     if batch < 1 or seeds < 1:
         raise BadInput(f"a batch of {batch} and {seeds} seeds were asked for; at least 1 of each is needed")
     _check(videos, protocol)
@@ -89,7 +90,11 @@ def evaluate_model(
         for seed in range(seeds):
             for start in range(0, len(videos), batch):
                 chosen = [videos[i] for i in range(start, min(start + batch, len(videos)))]
-                rows += _watch(model, size, chosen, protocol, seed, slots, enlargement, offline)
+                if isinstance(model, StreamingModel):
+                    rows += _watch(model, size, chosen, protocol, seed, slots, enlargement, offline)
+                else:
+                    for video in chosen:
+                        rows += _watch_whole(model, size, video, protocol, seed, slots, enlargement)
                 bar.update(len(chosen))
     return rows
 
@@ -187,22 +192,57 @@ def _watch(
     offline: bool,
 ) -> list[Row]:
     """Some videos together, forwards, and backwards again if asked to."""
-    states: dict[int, State] = {}
+    states: dict[int, State] = {i: fresh_state(model, video, seed, 0, slots) for i, video in enumerate(videos)}
+    remembers = not isinstance(states[0], EmptyState)
     rows: list[Row] = []
-    for method in (MODEL, OFFLINE) if offline and not protocol.window else (MODEL,):
+    for method in (MODEL, OFFLINE) if offline and remembers and not protocol.window else (MODEL,):
         windows = [_Windows(video, protocol, method, seed) for video in videos]
         back = method == OFFLINE
         watched = [_Watched(v, _pieces_backwards(v, PIECE) if back else v.pieces(PIECE)) for v in videos]
         running = [i for i, w in enumerate(watched) if w.next_piece()]
         t = 0
         while running:
-            if method == MODEL and (t % protocol.window == 0 if protocol.window else t == 0):
+            if t and protocol.window and t % protocol.window == 0:
                 states |= {i: fresh_state(model, watched[i].video, seed, t, slots) for i in running}
             states |= _next_frame(model, size, watched, running, states, windows, enlargement, protocol)
             running = [i for i in running if watched[i].at < len(watched[i].frames) or watched[i].next_piece()]
             t += 1
         rows += [row for window in windows for row in window.rows()]
     return rows
+
+
+@torch.inference_mode()
+def _watch_whole(
+    model: VideoModel[Any],
+    size: tuple[int, int],
+    video: Video,
+    protocol: Protocol,
+    seed: int,
+    slots: int | None,
+    enlargement: Enlargement | None,
+) -> list[Row]:
+    """All frames of a video, or of each of its windows, at once."""
+    windows = _Windows(video, protocol, MODEL, seed)
+    length = protocol.window or len(video)
+    for start in range(0, len(video) - length + 1, length):
+        state = fresh_state(model, video, seed, start, slots)
+        frames = frames_of(video, size, start + length, start)
+        output = model.unroll(Clip(frames[None].to(_device(state))), state)
+        _check_masks(output.log_masks, video)
+        true_ids = video.read_ids(start, start + length)
+        assert true_ids is not None
+        for t, true in enumerate(true_ids):
+            labels = None if output.labels is None else output.labels[0, t]
+            how = enlargement or output.enlargement
+            windows.add(
+                true[None], segments(output.log_masks[0, t], labels, true.shape, how, protocol.sure_above)[None]
+            )
+    return windows.rows()
+
+
+def _check_masks(log_masks: Tensor, video: Video) -> None:
+    if torch.isnan(log_masks).any():
+        raise BadInput(f"some masks of {video.name} are not numbers: broken weights?")
 
 
 def _next_frame(
@@ -223,11 +263,11 @@ def _next_frame(
     after = {}
     for place, i in enumerate(running):
         w = watched[i]
-        if torch.isnan(output.log_masks[place]).any():
-            raise BadInput(f"some masks of {w.video.name} are not numbers: broken weights?")
+        _check_masks(output.log_masks[place], w.video)
         after[i] = state.map(lambda x, place=place: x[place : place + 1])
         true = w.ids[w.at]
-        predicted = winners(output.log_masks[place], true.shape, how, protocol.sure_above)
+        labels = None if output.labels is None else output.labels[place]
+        predicted = segments(output.log_masks[place], labels, true.shape, how, protocol.sure_above)
         windows[i].add(true[None], predicted[None])
         w.at += 1
     return after
@@ -247,6 +287,11 @@ def _device(state: Any) -> torch.device:
 def _frame(frame: np.ndarray, size: tuple[int, int]) -> Tensor:
     pixels = frame if frame.shape[:2] == size else resized(frame[None], size, "stretch")[0]
     return torch.from_numpy(np.ascontiguousarray(pixels)).permute(2, 0, 1).float() / 255
+
+
+def frames_of(video: Video, size: tuple[int, int], stop: int, start: int = 0) -> Tensor:
+    """Some frames `T 3 H W` as a model takes them."""
+    return torch.stack([_frame(frame, size) for frame in video.read(start, min(stop, len(video)))])
 
 
 def summary(rows: Sequence[Row]) -> dict[str, dict[str, tuple[float, float]]]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import torch
 import torch.nn.functional as F
-from jaxtyping import Float, Integer
+from jaxtyping import Float, Int, Integer
 from torch import Tensor
 
 from vonet.evaluation.protocol import NULL
@@ -21,6 +21,20 @@ def winners(
     if sure_above is not None:
         ids = torch.where(best > np.log(sure_above), ids, NULL)
     return ids.cpu().numpy()
+
+
+def segments(
+    log_masks: Float[Tensor, "K h w"],
+    labels: Int[Tensor, "H W"] | None,
+    size: tuple[int, int],
+    how: Enlargement,
+    sure_above: float | None,
+) -> Integer[np.ndarray, "_ _"]:
+    """The ids of a frame: the model's own labels where it has a rule of its own, else the `winners`."""
+    if labels is None:
+        return winners(log_masks, size, how, sure_above)
+    enlarged = F.interpolate(labels[None, None].double(), size=size, mode="nearest")
+    return enlarged[0, 0].long().cpu().numpy()
 
 
 def perfect_masks(ids: Integer[np.ndarray, "T H W"], size: tuple[int, int]) -> Float[Tensor, "T n h w"]:

@@ -12,7 +12,7 @@ from vonet.model.vonet import VONetConfig
 from vonet.training.config import TrainingConfig
 
 
-def ablations(base: Experiment) -> Iterator[Experiment]:
+def ablations(base: Experiment[VONetConfig]) -> Iterator[Experiment[VONetConfig]]:
     yield without_unet(base)
     yield from (with_weaker_kl(base, divisor, label) for divisor, label in ((20, "20"), (200, "200"), (20_000, "20k")))
     yield without_kl(base)
@@ -21,13 +21,13 @@ def ablations(base: Experiment) -> Iterator[Experiment]:
 
 
 def _variant(
-    base: Experiment,
+    base: Experiment[VONetConfig],
     label: str,
     summary: str,
     *,
     model: VONetConfig | None = None,
     training: TrainingConfig | None = None,
-) -> Experiment:
+) -> Experiment[VONetConfig]:
     """The base with a part replaced. The paper shows its ablations as bars without numbers, so there is no score."""
     return replace(
         base,
@@ -40,19 +40,19 @@ def _variant(
     )
 
 
-def without_unet(base: Experiment) -> Experiment:
+def without_unet(base: Experiment[VONetConfig]) -> Experiment[VONetConfig]:
     return _variant(
         base, "wo-unet", "masks from scalar products alone", model=replace(base.model, attention=DotAttentionConfig())
     )
 
 
-def with_weaker_kl(base: Experiment, divisor: int, label: str) -> Experiment:
+def with_weaker_kl(base: Experiment[VONetConfig], divisor: int, label: str) -> Experiment[VONetConfig]:
     weights = {**base.training.weights, "kl": base.training.weights["kl"].scaled(1 / divisor)}
     training = replace(base.training, weights=weights)
     return _variant(base, f"kl-{label}", f"the divergence weighing {label} times less", training=training)
 
 
-def without_kl(base: Experiment) -> Experiment:
+def without_kl(base: Experiment[VONetConfig]) -> Experiment[VONetConfig]:
     """No forecast and no divergence at all. The paper reports that this crashes in the end."""
     model = replace(base.model, sequential_vae=replace(base.model.sequential_vae, prior=None))
     weights = {name: weight for name, weight in base.training.weights.items() if name != "kl"}
@@ -60,11 +60,11 @@ def without_kl(base: Experiment) -> Experiment:
     return _variant(base, "wo-kld", "without the divergence", model=model, training=training)
 
 
-def without_kl_balancing(base: Experiment) -> Experiment:
+def without_kl_balancing(base: Experiment[VONetConfig]) -> Experiment[VONetConfig]:
     prior = base.model.sequential_vae.prior or PriorConfig()
     vae = replace(base.model.sequential_vae, prior=replace(prior, kl=PlainKLConfig()))
     return _variant(base, "wo-klbal", "with the plain divergence", model=replace(base.model, sequential_vae=vae))
 
 
-def without_replay(base: Experiment) -> Experiment:
+def without_replay(base: Experiment[VONetConfig]) -> Experiment[VONetConfig]:
     return _variant(base, "wo-replay", "each segment from fresh slots", training=replace(base.training, replay=None))

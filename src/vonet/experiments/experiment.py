@@ -4,21 +4,25 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from typing import Any, Generic, TypeVar
 
 import torch
 
 from vonet.errors import BadInput
-from vonet.model.vonet import VONet, VONetConfig
+from vonet.experiments.models import build
+from vonet.interface import ModelConfig
 from vonet.performance import compile_encoder
 from vonet.training.config import TrainingConfig
 
+ModelConfigT = TypeVar("ModelConfigT", bound=ModelConfig)
+
 
 @dataclass(frozen=True, kw_only=True)
-class Experiment:
+class Experiment(Generic[ModelConfigT]):
     name: str
     summary: str
     dataset: str
-    model: VONetConfig
+    model: ModelConfigT
     training: TrainingConfig
     cost: str = "not measured"
     """What it takes, in words."""
@@ -35,12 +39,13 @@ class Experiment:
                 "they must be the same names"
             )
 
-    def build_model(self, *, compile: bool = False, seed: int | None = None) -> VONet:
-        """The model with fresh parameters, decided by the seed if one is given. `compile` tries torch.compile."""
+    def build_model(self, *, compile: bool = False, seed: int | None = None) -> Any:
+        """The model (a `VideoModel`) with fresh parameters, decided by the seed if one is given. `compile` tries
+        torch.compile."""
         with torch.random.fork_rng(devices=[], enabled=seed is not None):
             if seed is not None:
                 torch.manual_seed(seed)
-            model = VONet(self.model)
+            model = build(self.model)
         if compile:
             compile_encoder(model)
         return model

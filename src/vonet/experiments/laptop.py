@@ -21,7 +21,7 @@ from vonet.training.optimizer import GroupConfig, OptimizerConfig
 from vonet.training.replay import ReplayConfig
 
 
-def laptop_a() -> Experiment:
+def laptop_a() -> Experiment[VONetConfig]:
     """VONet on `vonet generate A --objects 3 6`: half an hour on one core."""
     updates = 5_000
     rate = Schedule(((0, 7e-5), (200, 7e-4), (1_750, 7e-4), (updates, 2e-5)))

@@ -17,7 +17,7 @@ from vonet.training.config import TrainingConfig
 from vonet.training.optimizer import GroupConfig, OptimizerConfig
 
 
-def vonet_sprites() -> Experiment:
+def vonet_sprites() -> Experiment[VONetConfig]:
     """VONet with the light decoder on moving sprites. Cost: four minutes on two cores (docs/log.md has the scores)."""
     updates = 1_000
     rate = Schedule(((0, 1e-4), (100, 1e-3), (700, 1e-3), (updates, 1e-4)))

@@ -21,7 +21,7 @@ VIDEO_SCORES = {"a": (91.0, 60.5), "b": (60.6, 59.7), "c": (45.3, 42.8), "d": (5
 IMAGE_SCORES = {"c": (47.0, 36.2), "d": (51.0, 28.5), "e": (50.3, 18.1)}
 
 
-def vonet_movi(level: str) -> Experiment:
+def vonet_movi(level: str) -> Experiment[VONetConfig]:
     """VONet on MOVi, every hyper-parameter as in the paper's appendix.
 
     Cost by the paper: 150,000 updates, 36 hours on four RTX 3090. We have not run it.
@@ -62,7 +62,7 @@ def vonet_movi(level: str) -> Experiment:
     )
 
 
-def vonet_image_movi(level: str) -> Experiment:
+def vonet_image_movi(level: str) -> Experiment[VONetConfig]:
     """VONet on single frames of MOVi: segments of one frame, always from fresh slots (paper, "Single-frame")."""
     video = vonet_movi(level)
     fg_ari, miou = IMAGE_SCORES[level]

@@ -31,7 +31,8 @@ def write_mask_sheet(path: Path, model: Any, videos: Sequence[Video]) -> None:
         pixels = torch.from_numpy(frames).permute(0, 3, 1, 2)[None].float() / 255
         device = next(model.parameters()).device
         state = model.initial_state(1, generator=torch.Generator().manual_seed(0))
-        masks = model.unroll(Clip(pixels.to(device)), state).masks[0]
+        output = model.unroll(Clip(pixels.to(device)), state)
+        segments = output.masks.argmax(dim=2) if output.labels is None else output.labels
         rows.append(frames[times])
         true_ids = video.read_ids(0, length)
         if true_ids is not None:
@@ -39,5 +40,5 @@ def write_mask_sheet(path: Path, model: Any, videos: Sequence[Video]) -> None:
             true = coloured(ids.astype(np.int64))
             true[ids == 0] = BACKGROUND
             rows.append(true)
-        rows.append(coloured(masks.argmax(dim=1).cpu().numpy()[times]))
+        rows.append(coloured(segments[0].cpu().numpy()[times]))
     write_sheet(path, rows, scale=max(1, 96 // model.size[1]))

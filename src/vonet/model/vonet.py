@@ -19,6 +19,7 @@ import torch
 from jaxtyping import Bool, Float
 from torch import Tensor, nn
 
+from vonet.blocks.random import draw_noise
 from vonet.blocks.time import scan
 from vonet.errors import BadInput, check_choice
 from vonet.interface import (
@@ -27,16 +28,23 @@ from vonet.interface import (
     ExplainingModel,
     Explanation,
     Output,
+    RegionState,
     SlotState,
     StepOutput,
     VideoModel,
+    check_batch,
+    check_fit,
     check_frames,
+    check_size,
+    check_slot_state,
+    check_slots,
 )
 from vonet.model.attention import DotAttention, DotAttentionConfig, UNetAttention, UNetAttentionConfig
 from vonet.model.backbone import Backbone, BackboneConfig
 from vonet.model.broadcast_decoder import BroadcastDecoder, BroadcastDecoderConfig
 from vonet.model.compactness import scatter
 from vonet.model.decoder import TokenDecoder, TokenDecoderConfig
+from vonet.model.regions import Regions, RegionsConfig
 from vonet.model.sequential_vae import SequentialVAE, SequentialVAEConfig
 from vonet.model.slots import (
     Context,
@@ -47,7 +55,6 @@ from vonet.model.slots import (
     SlotEncoderConfig,
     Trajectory,
     TrajectoryConfig,
-    draw_noise,
 )
 
 
@@ -61,6 +68,8 @@ class VONetConfig:
     """D: the width of r, y, z, the context and the noise."""
     backbone: BackboneConfig = field(default_factory=BackboneConfig)
     attention: UNetAttentionConfig | DotAttentionConfig = field(default_factory=UNetAttentionConfig)
+    regions: RegionsConfig | None = None
+    """Whether slots remember where their thing is and how it looks, and begin where the first frame has things."""
     initial_slots: InitialSlotsConfig = field(default_factory=InitialSlotsConfig)
     context: ContextConfig = field(default_factory=ContextConfig)
     slot_encoder: SlotEncoderConfig = field(default_factory=SlotEncoderConfig)
@@ -74,9 +83,8 @@ class VONetConfig:
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "size", tuple(self.size))  # a list, as JSON has it, will do
-        if len(self.size) != 2 or not all(isinstance(side, int) and side > 0 for side in self.size):
-            raise BadInput(f"size is {self.size}; it must be the height and width of frames, two positive integers")
-        _check_slots(self.slots)
+        check_size(self.size)
+        check_slots(self.slots)
         if self.slot_dim < 1:
             raise BadInput(f"slot_dim is {self.slot_dim}; it must be 1 or more")
         check_choice("enlargement", self.enlargement, Enlargement)
@@ -85,7 +93,11 @@ class VONetConfig:
     def losses(self) -> tuple[str, ...]:
         """The names of the losses of this model."""
         decoder = TokenDecoder if isinstance(self.decoder, TokenDecoderConfig) else BroadcastDecoder
-        names = {"kl": self.sequential_vae.prior is not None, "scatter": self.compact}
+        names = {
+            "kl": self.sequential_vae.prior is not None,
+            "regions": self.regions is not None,
+            "scatter": self.compact,
+        }
         return (*decoder.losses, *(name for name, present in names.items() if present))
 
 
@@ -97,8 +109,10 @@ class VONet(nn.Module):
         self.size, self.enlargement = config.size, config.enlargement
         self.compact = config.compact
         self.backbone = Backbone(config.backbone, config.size)
+        self.cells = self.backbone.feature_size
         attention = UNetAttention if isinstance(config.attention, UNetAttentionConfig) else DotAttention
         self.attention = attention(config.attention, C, D, self.backbone.feature_size)  # type: ignore[arg-type]
+        self.regions = Regions(config.regions, config.size) if config.regions is not None else None
         self.initial_slots = InitialSlots(config.initial_slots, D)
         self.context = Context(config.context, D)
         self.slot_encoder = SlotEncoder(config.slot_encoder, C, D)
@@ -130,19 +144,30 @@ class VONet(nn.Module):
     # ---- one frame -------------------------------------------------------------------------------------------------
 
     def encode_frame(
-        self, frame: Float[Tensor, "B 3 H W"], slots: Float[Tensor, "B K D"]
+        self,
+        frame: Float[Tensor, "B 3 H W"],
+        slots: Float[Tensor, "B K D"],
+        expected: Float[Tensor, "B K h w"] | None = None,
     ) -> tuple[Float[Tensor, "B K h w"], Float[Tensor, "B K D"]]:
-        """x_t and r_{t−1} to log m_t and r_t: the whole encoder, on plain tensors (what compiles and exports)."""
+        """x_t and r_{t−1} to log m_t and r_t: the whole encoder, on plain tensors (what compiles and exports).
+        `expected`: what the slots' regions say of the masks, where slots have regions."""
         features = self.backbone(frame)
         context = self.context(slots)
-        log_masks = self.attention(features, context)
+        log_masks = self.attention(features, context, expected)
         frame_slots = self.slot_encoder(features, log_masks)
         return log_masks, self.trajectory(frame_slots, slots)
 
     def _step(self, frame: Float[Tensor, "B 3 H W"], state: SlotState) -> tuple[StepOutput, SlotState]:
-        log_masks, slots = self.encode_frame(frame, state.slots)
-        output = StepOutput(log_masks, self.size, self.enlargement, slots, previous_slots=state.slots)
-        return output, replace(state, slots=slots)
+        if self.regions is None:
+            log_masks, slots = self.encode_frame(frame, state.slots)
+            after = replace(state, slots=slots)
+        else:
+            assert isinstance(state, RegionState)
+            looks = self.regions.looks(frame)
+            regions = self.regions.expect(looks, state.regions)
+            log_masks, slots = self.encode_frame(frame, state.slots, self.regions.masks(looks, regions))
+            after = replace(state, slots=slots, regions=self.regions.fit(looks, log_masks.flatten(2).exp(), regions))
+        return StepOutput(log_masks, self.size, self.enlargement, slots, previous_slots=state.slots), after
 
     def step(self, frame: Tensor, state: SlotState) -> tuple[StepOutput, SlotState]:
         """One frame `B 3 H W` in, masks and the next state out: all that streaming needs."""
@@ -155,16 +180,21 @@ class VONet(nn.Module):
     ) -> SlotState:
         """Fresh slots for `batch` videos; any number of slots works with the same weights."""
         count = self.slots if slots is None else slots
-        _check_slots(count)
-        if batch < 1:
-            raise BadInput(f"a state of {batch} videos was asked for; at least 1 is needed")
+        check_slots(count)
+        check_batch(batch)
         noise = draw_noise(batch, count, self.slot_dim, self.slot_encoder.value.weight, generator)
-        return SlotState(slots=self.initial_slots(noise), noise=noise)
+        slots_and_noise = {"slots": self.initial_slots(noise), "noise": noise}
+        if self.regions is None:
+            return SlotState(**slots_and_noise)
+        return RegionState(**slots_and_noise, regions=noise.new_zeros(batch, count, self.regions.width))
 
     def restart(self, state: SlotState, is_first: Bool[Tensor, " B"]) -> SlotState:
         """Fresh slots, grown from the state's noise, for the elements where a video begins."""
-        fresh = self.initial_slots(state.noise)
-        return replace(state, slots=torch.where(is_first[:, None, None], fresh, state.slots))
+        begins = is_first[:, None, None]
+        state = replace(state, slots=torch.where(begins, self.initial_slots(state.noise), state.slots))
+        if isinstance(state, RegionState):
+            state = replace(state, regions=state.regions.masked_fill(begins, 0.0))
+        return state
 
     # ---- a video ---------------------------------------------------------------------------------------------------
 
@@ -186,6 +216,8 @@ class VONet(nn.Module):
         losses = self.decode(clip.frames.flatten(0, 1), latents, output.log_masks.flatten(0, 1), update)
         if (prior := self.sequential_vae.prior) is not None:
             losses["kl"] = prior.divergence(posterior, prior(output.previous_slots.flatten(0, 1))).sum(-1)
+        if self.regions is not None:
+            losses["regions"] = self.regions.free_energy(clip.frames.flatten(0, 1), output.log_masks.flatten(0, 1))
         if self.compact:
             losses["scatter"] = scatter(output.log_masks.flatten(0, 1))
         return replace(output, losses={name: loss.unflatten(0, batch_time) for name, loss in losses.items()})
@@ -241,29 +273,8 @@ class VONet(nn.Module):
         return {"encoder": encoder, **self.decoder.parameter_groups()}
 
     def _check_fit(self, frames: Tensor, state: SlotState) -> None:
-        if tuple(frames.shape[-2:]) != self.size:
-            raise BadInput(
-                f"frames are {frames.shape[-2]}x{frames.shape[-1]}; this model was built for "
-                f"{self.size[0]}x{self.size[1]}: resize the frames, or build the model with their size"
-            )
-        weight = self.slot_encoder.value.weight
-        if frames.dtype != weight.dtype or frames.device != weight.device:
-            raise BadInput(
-                f"frames are {frames.dtype} on {frames.device}, the model is {weight.dtype} on {weight.device}: "
-                "move one to the other with .to(...)"
-            )
-        batch, slots, width = state.slots.shape
-        if batch != len(frames) or width != self.slot_dim or slots < 1 or state.noise.shape != state.slots.shape:
-            raise BadInput(
-                f"the state has slots of shape {tuple(state.slots.shape)} and noise of {tuple(state.noise.shape)}; "
-                f"expected both to be {len(frames)} videos x at least 1 slot x {self.slot_dim}: start with "
-                f"model.initial_state({len(frames)})"
-            )
-
-
-def _check_slots(slots: int) -> None:
-    if not isinstance(slots, int) or slots < 1:
-        raise BadInput(f"{slots} slots were asked for; a model needs a whole number of them, at least 1")
+        check_fit(frames, self.size, self.slot_encoder.value.weight)
+        check_slot_state(state, len(frames), self.slot_dim)
 
 
 if TYPE_CHECKING:

@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 
 from vonet.errors import BadInput
-from vonet.interface import Output, total
+from vonet.interface import Output, StreamingModel, total
 from vonet.training.config import TrainingConfig
 from vonet.training.distributed import Processes, any_process, average_gradients
 from vonet.training.optimizer import Optimizer
@@ -61,7 +61,7 @@ class Training:
         self.optimizer = Optimizer(config.optimizer, model.parameter_groups())
         rng = np.random.default_rng([seed, self.processes.rank])
         self.segments: Segments = Windows(footage, rng)
-        if config.replay is not None and hasattr(model, "step"):
+        if config.replay is not None and isinstance(model, StreamingModel):
             self.segments = Replay(config.replay.share(self.processes.count), footage, rng)
         torch.manual_seed(seed + 1_000_003 * self.processes.rank)
         self.update = 0
@@ -133,7 +133,7 @@ class Training:
         tensors, facts = self.segments.remember()
         stored = {f"segments/{name}": tensor for name, tensor in tensors.items()}
         stored |= {f"model/{name}": tensor for name, tensor in self.model.state_dict().items()}
-        for number, moments in self.optimizer.adam.state_dict()["state"].items():
+        for number, moments in self.optimizer.rule.state_dict()["state"].items():
             stored |= {f"optimizer/{number}/{name}": tensor for name, tensor in moments.items()}
         stored["random/cpu"] = torch.get_rng_state()
         if torch.cuda.is_available():
@@ -151,8 +151,8 @@ class Training:
         for name, tensor in parts["optimizer"].items():
             number, _, key = name.partition("/")
             moments.setdefault(int(number), {})[key] = tensor
-        groups = self.optimizer.adam.state_dict()["param_groups"]
-        self.optimizer.adam.load_state_dict({"state": moments, "param_groups": groups})
+        groups = self.optimizer.rule.state_dict()["param_groups"]
+        self.optimizer.rule.load_state_dict({"state": moments, "param_groups": groups})
         self.segments.recall((parts["segments"], facts["segments"]))
         torch.set_rng_state(parts["random"]["cpu"])
         if "cuda" in parts["random"] and torch.cuda.is_available():

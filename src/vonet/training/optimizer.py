@@ -1,4 +1,4 @@
-"""Adam on named groups of parameters, each with its learning rate and clipping."""
+"""Adam, or another rule, on named groups of parameters, each with its learning rate and clipping."""
 
 from __future__ import annotations
 
@@ -9,12 +9,12 @@ import torch
 from torch import nn
 
 from vonet.errors import BadInput
-from vonet.schedule import Schedule
+from vonet.schedule import Product, Schedule
 
 
 @dataclass(frozen=True, kw_only=True)
 class GroupConfig:
-    learning_rate: Schedule
+    learning_rate: Schedule | Product
     clip: float | None
     """Largest norm of the gradient of the whole group; None: as it is."""
 
@@ -25,13 +25,27 @@ class GroupConfig:
 
 @dataclass(frozen=True, kw_only=True)
 class OptimizerConfig:
+    """Adam."""
+
     groups: Mapping[str, GroupConfig]
     """By the names of the model's parameter groups, exactly."""
     eps: float = 1e-7
+    largest: float | None = None
+    """Largest entry of the gradient of all groups together: where it is exceeded, all are scaled down alike (STEVE).
+    None: as they are."""
 
     def __post_init__(self) -> None:
         if not self.eps > 0:
             raise BadInput(f"eps is {self.eps}; it must be more than 0")
+        if self.largest is not None and not self.largest > 0:
+            raise BadInput(f"largest is {self.largest}; it must be more than 0, or None")
+
+
+@dataclass(frozen=True, kw_only=True)
+class RMSpropConfig(OptimizerConfig):
+    """RMSprop, as the authors of SCALOR train."""
+
+    eps: float = 1e-8
 
 
 class Optimizer:
@@ -41,21 +55,24 @@ class Optimizer:
                 f"the model has the parameter groups {sorted(parameters)} but the optimiser names "
                 f"{sorted(config.groups)}: they must be the same names"
             )
-        self.groups = config.groups
+        self.groups, self.largest = config.groups, config.largest
         self.parameters = parameters
-        self.adam = torch.optim.Adam(
-            [{"params": parameters[name], "name": name} for name in config.groups], lr=0.0, eps=config.eps
-        )
+        kind = torch.optim.RMSprop if isinstance(config, RMSpropConfig) else torch.optim.Adam
+        groups = [{"params": parameters[name], "name": name} for name in config.groups]
+        self.rule: torch.optim.Optimizer = kind(groups, lr=0.0, eps=config.eps)
 
     def step(self, update: int) -> dict[str, float]:
         """Move the parameters along their gradients, and forget those. Returns the norm of each group's gradient
         before clipping."""
         norms = {}
-        for group in self.adam.param_groups:
+        for group in self.rule.param_groups:
             config = self.groups[group["name"]]
             group["lr"] = config.learning_rate(update)
             limit = torch.inf if config.clip is None else config.clip
             norms[group["name"]] = nn.utils.clip_grad_norm_(group["params"], limit, error_if_nonfinite=True).item()
-        self.adam.step()
-        self.adam.zero_grad()
+        if self.largest is not None:
+            everything = [p for group in self.parameters.values() for p in group]
+            nn.utils.clip_grad_norm_(everything, self.largest, norm_type=torch.inf)
+        self.rule.step()
+        self.rule.zero_grad()
         return norms

@@ -18,14 +18,14 @@ from torch import Tensor
 
 from vonet.data.video import Video
 from vonet.errors import BadInput
-from vonet.interface import Clip, State, StreamingModel
+from vonet.interface import Clip, State
 
 Memory = tuple[dict[str, Tensor], dict[str, Any]]
 """What a source remembers: tensors, and facts that are JSON."""
 
 
 class Segments(Protocol):
-    """A source of segments. `seconds_reading` counts the time that was spent on getting frames."""
+    """A source of segments for a `VideoModel`. `seconds_reading` counts the time that was spent on getting frames."""
 
     @property
     def seconds_reading(self) -> float: ...
@@ -34,10 +34,10 @@ class Segments(Protocol):
     def frames_to_begin(self) -> int:
         """How many frames (of each watched video) are to be watched before the first update."""
 
-    def watch(self, model: StreamingModel[Any], frames: int | None = None) -> None:
+    def watch(self, model: Any, frames: int | None = None) -> None:
         """So many frames, or what is to be done before each update, which includes the beginning."""
 
-    def sample(self, model: StreamingModel[Any], batch: int, length: int) -> tuple[Clip, State]:
+    def sample(self, model: Any, batch: int, length: int) -> tuple[Clip, State]:
         """So many segments of so many frames, and the states they start from."""
 
     def remember(self) -> Memory: ...
@@ -99,10 +99,10 @@ class Windows:
     def frames_to_begin(self) -> int:
         return 0
 
-    def watch(self, model: StreamingModel[Any], frames: int | None = None) -> None:
+    def watch(self, model: Any, frames: int | None = None) -> None:
         pass
 
-    def sample(self, model: StreamingModel[Any], batch: int, length: int) -> tuple[Clip, State]:
+    def sample(self, model: Any, batch: int, length: int) -> tuple[Clip, State]:
         long_enough = np.flatnonzero(self._footage.lengths >= length)
         if not len(long_enough):
             longest = self._footage.lengths.max()

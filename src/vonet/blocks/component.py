@@ -1,0 +1,95 @@
+"""The component VAE of MONet and ViMON: what lies under a mask to a vector, and a vector to a picture and a mask.
+
+All slots share it; none knows of the others.
+"""
+
+from __future__ import annotations
+
+import itertools
+import math
+from dataclasses import dataclass
+
+import torch
+import torch.nn.functional as F
+from jaxtyping import Float
+from torch import Tensor, nn
+
+from vonet.errors import BadInput
+
+
+def components(frames: Float[Tensor, "B 3 H W"], maps: Float[Tensor, "B K H W"]) -> Float[Tensor, "B*K 4 H W"]:
+    """The frame beside the map of each slot."""
+    repeated = frames.unsqueeze(1).expand(-1, maps.shape[1], -1, -1, -1)
+    stacked = torch.cat([repeated, maps.unsqueeze(2)], dim=2).flatten(0, 1)
+    return stacked.contiguous(memory_format=torch.channels_last)
+
+
+def first_and_others(first: float, others: float, log_masks: Float[Tensor, "B K H W"]) -> Float[Tensor, " K"]:
+    """A number for each slot, of which the first is special: unequal ones break the symmetry of the slots."""
+    return torch.cat([log_masks.new_tensor([first]), log_masks.new_full((log_masks.shape[1] - 1,), others)])
+
+
+@dataclass(frozen=True, kw_only=True)
+class ComponentEncoderConfig:
+    channels: tuple[int, ...] = (32, 32, 64, 64)
+    """Of the 3x3 convolutions, each of which halves its map."""
+    hidden: int = 256
+
+
+class ComponentEncoder(nn.Sequential):
+    """Frame and mask, four channels, to a vector. Initialised as torch does by default."""
+
+    def __init__(self, config: ComponentEncoderConfig, outputs: int, size: tuple[int, int]):
+        widths = (4, *config.channels)
+        layers: list[nn.Module] = []
+        for a, b in itertools.pairwise(widths):
+            layers += [nn.Conv2d(a, b, 3, stride=2, padding=1), nn.ReLU()]
+        flat = widths[-1] * math.prod(-(-side // 2 ** len(config.channels)) for side in size)
+        super().__init__(
+            *layers, nn.Flatten(), nn.Linear(flat, config.hidden), nn.ReLU(), nn.Linear(config.hidden, outputs)
+        )
+
+
+@dataclass(frozen=True, kw_only=True)
+class ComponentDecoderConfig:
+    channels: tuple[int, ...] = (32, 32, 32, 32)
+    """Of the 3x3 convolutions without padding; the vector is laid out on a map that is larger by what they cut off."""
+    reduction: int = 1
+    """The pictures are painted at the frame's size divided by this, and enlarged."""
+
+
+class ComponentDecoder(nn.Module):
+    """A vector to a picture (three channels of any numbers) and the logits of a mask. Initialised as torch does.
+
+    The first convolution sees a map that is constant but for two channels of coordinates, and it is linear: so it is a
+    product for the vector, the same everywhere, plus a map of the coordinates, the same for all slots.
+    """
+
+    def __init__(self, config: ComponentDecoderConfig, latent_dim: int, size: tuple[int, int]):
+        super().__init__()
+        if any(side % config.reduction for side in size):
+            raise BadInput(
+                f"pictures of {size[0]}x{size[1]} cannot be reduced {config.reduction} times: "
+                f"use a size that is a multiple of {config.reduction}"
+            )
+        self.size, self.reduction = size, config.reduction
+        h, w = (side // config.reduction + 2 * len(config.channels) for side in size)
+        rows, columns = torch.meshgrid(torch.linspace(-1, 1, h), torch.linspace(-1, 1, w), indexing="ij")
+        self.register_buffer("coordinates", torch.stack([rows, columns])[None], persistent=False)
+        widths = (latent_dim + 2, *config.channels)
+        self.layers = nn.ModuleList(nn.Conv2d(a, b, 3) for a, b in itertools.pairwise(widths))
+        self.output = nn.Conv2d(widths[-1], 4, 1)
+
+    def forward(self, latents: Float[Tensor, "B K D"]) -> tuple[Float[Tensor, "B K 3 H W"], Float[Tensor, "B K H W"]]:
+        first, *rest = self.layers
+        of_latent, of_place = first.weight.split([latents.shape[-1], 2], dim=1)  # type: ignore[operator, union-attr]
+        vector = latents.flatten(0, 1) @ of_latent.sum((2, 3)).t()
+        place = F.conv2d(self.coordinates, of_place, first.bias)  # type: ignore[arg-type]
+        x = F.relu_((vector[:, None, None] + place.permute(0, 2, 3, 1)).permute(0, 3, 1, 2))  # channels last in memory
+        for layer in rest:
+            x = F.relu_(layer(x))
+        x = self.output(x)
+        if self.reduction != 1:
+            x = F.interpolate(x, size=self.size, mode="bilinear", align_corners=False)
+        pictures, logits = x.unflatten(0, latents.shape[:2]).split([3, 1], dim=2)
+        return pictures, logits.squeeze(2)
