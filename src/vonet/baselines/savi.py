@@ -33,7 +33,17 @@ from vonet.blocks.frame_vectors import ConvStackConfig, FrameVectors, ResNetConf
 from vonet.blocks.recurrent_slots import RecurrentSlots
 from vonet.blocks.slot_attention import SlotAttention, SlotAttentionConfig
 from vonet.errors import BadInput, check_choice
-from vonet.interface import Clip, Enlargement, Output, SlotState, StreamingModel, VideoModel, check_size, check_slots
+from vonet.interface import (
+    Clip,
+    Enlargement,
+    Explanation,
+    Output,
+    SlotState,
+    StreamingModel,
+    VideoModel,
+    check_size,
+    check_slots,
+)
 
 SQUARED_ERROR = 0.5**0.5
 """The σ with which an error is (x − μ)² / 2σ² = (x − μ)²."""
@@ -114,6 +124,9 @@ class SAVi(RecurrentSlots):
         painted = [blend(*self.decode(slots)) for slots in output.slots.unbind(1)]
         enlarged = [F.interpolate(x, size=self.size, mode="bilinear", align_corners=False) for x in painted]
         return torch.stack(enlarged, dim=1).clamp(0, 1)
+
+    def explain(self, output: Output) -> Explanation:
+        return Explanation(reconstruction=self.pictures(output))
 
     def parameter_groups(self) -> dict[str, list[nn.Parameter]]:
         return {"model": list(self.parameters())}

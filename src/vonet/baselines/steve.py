@@ -35,7 +35,7 @@ from vonet.blocks.layers import linear, mlp
 from vonet.blocks.recurrent_slots import RecurrentSlots
 from vonet.blocks.slot_attention import SlotAttention, SlotAttentionConfig
 from vonet.blocks.tokens import TokenPredictor
-from vonet.interface import Clip, Output, SlotState, StreamingModel, VideoModel, check_size, check_slots
+from vonet.interface import Clip, Explanation, Output, SlotState, StreamingModel, VideoModel, check_size, check_slots
 from vonet.schedule import Schedule
 
 
@@ -127,6 +127,9 @@ class STEVE(RecurrentSlots):
     def pictures(self, output: Output) -> Float[Tensor, "B T 3 H W"]:
         """The frames as the slots see them, token after token."""
         return self.decoder.picture(output.slots.flatten(0, 1)).unflatten(0, output.slots.shape[:2])
+
+    def explain(self, output: Output) -> Explanation:
+        return Explanation(reconstruction=self.pictures(output))
 
     def parameter_groups(self) -> dict[str, list[nn.Parameter]]:
         """What prepares the slots for the decoder learns with the encoder, as C has it."""
