@@ -1,4 +1,4 @@
-"""Run all benchmarks, or those named: attention, encoder, training, generation, data, metrics."""
+"""Run all benchmarks, or those named: attention, encoder, training, generation, models, data, metrics."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ import torch
 from benchmarks import inference
 from benchmarks.data import data
 from benchmarks.metrics import metrics
+from benchmarks.models import models
 from benchmarks.training import training
 from vonet.performance import keep_freed_memory
 
@@ -36,6 +37,7 @@ def main() -> None:
         "encoder": inference.encoder,
         "training": training,
         "generation": inference.generation,
+        "models": models,
         "data": data,
         "metrics": metrics,
     }
