@@ -1,13 +1,14 @@
 """What holds for every baseline. A new model is a row in `ROWS`."""
 
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields, replace
 
 import numpy as np
 import pytest
 import torch
 
 from tests.reduced import reduced, reduced_experiment
+from tests.test_experiments import config_values
 from vonet import experiments, weights
 from vonet.baselines.scalor import BoxConfig
 from vonet.blocks.component import ComponentDecoderConfig, ComponentEncoderConfig
@@ -17,6 +18,7 @@ from vonet.data.video import ArrayVideo
 from vonet.errors import BadInput
 from vonet.evaluation.protocol import PROTOCOLS
 from vonet.evaluation.run import MODEL, evaluate_model
+from vonet.experiments.models import build
 from vonet.interface import Clip, EmptyState, StreamingModel, VideoModel, total
 from vonet.schedule import constant
 from vonet.training.loop import Training
@@ -192,6 +194,22 @@ def test_any_number_of_slots(row):
         return
     output = model.unroll(clip_of(model, row), model.initial_state(2, slots=6))
     assert output.masks.shape[2] == 6
+
+
+def test_every_option_is_read(monkeypatch, row):
+    config = reduced(experiments.get(row.experiment).model)
+    parts = [part for part in config_values(config) if type(part).__module__.startswith("vonet")]
+    options, seen = {(type(part), option.name) for part in parts for option in fields(part)}, set()
+
+    def spy(self, name):
+        seen.add((type(self), name))
+        return object.__getattribute__(self, name)
+
+    for kind in {type(part) for part in parts}:
+        monkeypatch.setattr(kind, "__getattribute__", spy)
+    model = build(config)
+    model(clip_of(model, row, count=1, frames=2), model.initial_state(1), update=1)
+    assert options - seen == set()
 
 
 # ---- time ------------------------------------------------------------------------------------------------------------
