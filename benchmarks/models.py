@@ -32,7 +32,8 @@ def models() -> dict[str, float]:
             stream = milliseconds_per_frame(model.eval(), frames)
             how = "a frame" if isinstance(model, StreamingModel) else "a frame of a whole clip"
             said.append(
-                f"{side} pixels, K={slots}: {learn:.2f} s for {experiment.training.segment} frames, {stream:.0f} ms {how}"
+                f"{side} pixels, K={slots}: {learn:.2f} s for {experiment.training.segment} frames, "
+                f"{stream:.0f} ms {how}"
             )
         print(f"{name:7} " + "; ".join(said))
     return {}
