@@ -28,4 +28,4 @@ bench: setup
 	$(BIN)/python -m benchmarks
 
 clean:
-	rm -rf .venv demo bench.json bench.png
+	rm -rf .venv demo bench.json bench-attention.*

@@ -1,4 +1,4 @@
-"""Run all benchmarks, or those named: attention, encoder, training, generation, models, data, metrics."""
+"""Run all benchmarks, or those named: attention, encoder, training, generation, methods, data, metrics."""
 
 from __future__ import annotations
 
@@ -10,8 +10,8 @@ import torch
 
 from benchmarks import inference
 from benchmarks.data import data
+from benchmarks.methods import methods
 from benchmarks.metrics import metrics
-from benchmarks.models import models
 from benchmarks.training import training
 from vonet.performance import keep_freed_memory
 
@@ -33,11 +33,11 @@ SMALLER_IS_BETTER = {"train_memory_share"}
 
 def main() -> None:
     benchmarks = {
-        "attention": lambda: inference.attention(Path("bench.png")),
+        "attention": lambda: inference.attention(Path("bench-attention")),
         "encoder": inference.encoder,
         "training": training,
         "generation": inference.generation,
-        "models": models,
+        "methods": methods,
         "data": data,
         "metrics": metrics,
     }

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 
 import torch
@@ -10,6 +11,7 @@ from torch.utils.flop_counter import FlopCounterMode
 from benchmarks.measure import take_turns
 from tests import plain
 from vonet import experiments
+from vonet.figures.efficiency import write_attention
 
 SLOTS = (1, 2, 4, 8, 11, 16, 24)
 # Seconds of the authors' code for the encoder step on two idle cores of a Xeon, for orientation.
@@ -42,35 +44,19 @@ def attention(figure: Path) -> dict[str, float]:
             rounds=15,
         )
         print(f"{slots:>4} " + " ".join(f"{1e3 * seconds[slots][form]:9.1f}" for form in seconds[slots]))
-    _draw(seconds, figure)
+    labels = {
+        "MONet's recurrence": "recurrent",
+        "parallel, as the paper writes it": "plain",
+        "parallel, vonet": "ours",
+    }
+    times = {label: [1e3 * at[form] for at in seconds.values()] for label, form in labels.items()}
+    figure.with_suffix(".json").write_text(json.dumps({"slots": list(seconds), "milliseconds": times}, indent=1) + "\n")
+    write_attention(figure, list(seconds), times)
     at_11 = seconds[11]
     return {
         "attention_vs_plain_k11": at_11["plain"] / at_11["ours"],
         "attention_vs_recurrent_k11": at_11["recurrent"] / at_11["ours"],
     }
-
-
-def _draw(seconds: dict[int, dict[str, float]], figure: Path) -> None:
-    import matplotlib
-
-    matplotlib.use("Agg")
-    from matplotlib import pyplot
-
-    labels = {
-        "recurrent": "MONet's recurrence",
-        "plain": "parallel, as the paper writes it",
-        "ours": "parallel, vonet",
-    }
-    _, axes = pyplot.subplots(figsize=(5, 3.5), layout="constrained")
-    for form, label in labels.items():
-        axes.plot(list(seconds), [1e3 * at[form] for at in seconds.values()], marker="o", label=label)
-    axes.set(xlabel="slots K", ylabel="milliseconds per frame", title="Attention at 128x128 on a CPU", ylim=(0, None))
-    axes.legend()
-    axes.grid(alpha=0.3)
-    aside = figure.with_name(figure.name + ".part")
-    pyplot.savefig(aside, dpi=150, format="png")
-    pyplot.close()
-    aside.replace(figure)
 
 
 @torch.no_grad()

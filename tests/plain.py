@@ -72,14 +72,35 @@ def slot_transformer(module, u: Tensor) -> Tensor:
     return u
 
 
-def trajectory(module, y: Tensor, r: Tensor) -> Tensor:
-    """The GRU by its equations, then LayerNorm(r' + MLP(r'))."""
-    of_input = y @ module.gru.weight_ih.t() + module.gru.bias_ih
-    of_state = r @ module.gru.weight_hh.t() + module.gru.bias_hh
+def gru(cell, y: Tensor, r: Tensor) -> Tensor:
+    """By its equations."""
+    of_input = y @ cell.weight_ih.t() + cell.bias_ih
+    of_state = r @ cell.weight_hh.t() + cell.bias_hh
     (i_r, i_z, i_n), (h_r, h_z, h_n) = of_input.chunk(3, dim=-1), of_state.chunk(3, dim=-1)
     update = torch.sigmoid(i_z + h_z)
     candidate = torch.tanh(i_n + torch.sigmoid(i_r + h_r) * h_n)
-    updated = (1 - update) * candidate + update * r
+    return (1 - update) * candidate + update * r
+
+
+def slot_attention(module, vectors: Tensor, slots: Tensor) -> tuple[Tensor, Tensor]:
+    """With keys and values, slot by slot and vector by vector where the formula has an index."""
+    normed = module.vector_norm(vectors)
+    keys, values = normed @ module.key.weight.t(), normed @ module.value.weight.t()  # B N D
+    for iteration in range(module.iterations):
+        queries = module.slot_norm(slots) @ module.query.weight.t()
+        scores = torch.einsum("bkd,bnd->bkn", queries, keys) / math.sqrt(slots.shape[-1])
+        attention = scores.exp() / scores.exp().sum(1, keepdim=True)
+        weights = (attention + 1e-8) / (attention + 1e-8).sum(-1, keepdim=True)
+        slots = gru(module.gru, torch.einsum("bkn,bnd->bkd", weights, values), slots)
+        if module.between is not None and iteration != module.iterations - 1:
+            norm, mlp = module.between
+            slots = slots + mlp(norm(slots))
+    return slots, attention
+
+
+def trajectory(module, y: Tensor, r: Tensor) -> Tensor:
+    """The GRU, then LayerNorm(r' + MLP(r'))."""
+    updated = gru(module.gru, y, r)
     x = updated + module.mlp(updated)
     normalised = (x - x.mean(-1, keepdim=True)) / (x.var(-1, unbiased=False, keepdim=True) + module.norm.eps).sqrt()
     return normalised * module.norm.weight + module.norm.bias

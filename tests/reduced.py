@@ -4,12 +4,16 @@ from dataclasses import replace
 from functools import singledispatch
 
 from vonet.baselines.monet import MONetConfig
+from vonet.baselines.savi import SAViConfig
 from vonet.baselines.scalor import SCALORConfig
+from vonet.baselines.simone import SIMONeConfig
+from vonet.baselines.steve import STEVEConfig
 from vonet.baselines.vimon import ViMONConfig
 from vonet.blocks.autoregressive import CausalTransformerConfig
 from vonet.blocks.broadcast import ShadedColourConfig, SpatialBroadcastConfig
 from vonet.blocks.component import ComponentEncoderConfig
 from vonet.blocks.dvae import DVAEConfig
+from vonet.blocks.frame_vectors import ResNetConfig
 from vonet.blocks.unet import UNetConfig
 from vonet.experiments import Experiment
 from vonet.interface import Clip
@@ -79,6 +83,57 @@ def _(config: ViMONConfig) -> ViMONConfig:
 def _(config: SCALORConfig) -> SCALORConfig:
     """Its networks have two sizes; this is the smaller, with narrow latents."""
     return replace(config, size=(64, 64), grid=4, glimpse=32, slots=4, what_dim=8, background_dim=4)
+
+
+@reduced.register
+def _(config: SAViConfig) -> SAViConfig:
+    fewer_groups = {"groups": 2} if isinstance(config.backbone, ResNetConfig) else {}
+    backbone = replace(config.backbone, channels=(4, 8, 8, 12), **fewer_groups)
+    attention = replace(config.attention, hidden=config.attention.hidden and 12)
+    return replace(
+        config,
+        size=(32, 32),
+        slots=4,
+        slot_dim=12,
+        backbone=backbone,
+        vector_hidden=10,
+        attention=attention,
+        predictor_heads=2,
+        predictor_hidden=12,
+        decoder=replace(config.decoder, channels=(12, 12, 12)),
+    )
+
+
+@reduced.register
+def _(config: STEVEConfig) -> STEVEConfig:
+    return replace(
+        config,
+        size=(32, 32),
+        slots=4,
+        slot_dim=8,
+        backbone=replace(config.backbone, channels=(6, 6, 6, 12)),
+        attention=replace(config.attention, hidden=12),
+        predictor_heads=2,
+        dvae=replace(config.dvae, vocabulary=24, width=8),
+        transformer=CausalTransformerConfig(width=16, blocks=2, heads=2, dropout=config.transformer.dropout),
+    )
+
+
+@reduced.register
+def _(config: SIMONeConfig) -> SIMONeConfig:
+    return replace(
+        config,
+        size=(32, 32),
+        grid=(2, 2),
+        channels=(6, 8, 8),
+        width=14,
+        heads=2,
+        hidden=12,
+        layers=min(config.layers, 2),
+        latent_dim=4,
+        latent_hidden=12,
+        decoder=(32, 32, 32),
+    )
 
 
 def reduced_experiment(experiment: Experiment) -> Experiment:

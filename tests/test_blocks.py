@@ -19,7 +19,7 @@ from vonet.blocks.broadcast import (
     blend_error,
     mixture_error,
 )
-from vonet.blocks.conv import ResidualBlock, conv_of_constant, conv_up_and_skip, upsampled_conv
+from vonet.blocks.conv import ResidualBlock, conv_of_constant, conv_up_and_skip, transposed_conv, upsampled_conv
 from vonet.blocks.dvae import DVAE, DVAEConfig, hard
 from vonet.blocks.gaussian import Gaussian, GaussianHead, kl_divergence
 from vonet.blocks.norm import InstanceNorm
@@ -57,7 +57,7 @@ def test_convolution_after_upsampling(dtype, tolerance, memory_format):
         return F.conv2d(F.interpolate(x, scale_factor=2.0, mode="nearest"), weight, padding=1)
 
     x = torch.randn(3, 8, 6, 5, dtype=dtype).to(memory_format=memory_format)
-    assert_same_function(upsampled_conv, slow, [x, fan_in(4, 8, 3, 3, dtype=dtype)], tolerance)
+    assert_same_function(transposed_conv, upsampled_conv, slow, [x, fan_in(4, 8, 3, 3, dtype=dtype)], tolerance)
 
 
 @pytest.mark.parametrize("maps", [1, 2])
@@ -343,14 +343,33 @@ def test_dvae_in_patches_equals_convolutions():
 
 def test_soft_tokens_are_distributions_and_sharpen():
     dvae = DVAE(DVAEConfig(vocabulary=20, width=8), (8, 8))
-    frames = torch.rand(2, 3, 8, 8)
+    logits = dvae.logits(torch.rand(2, 3, 8, 8))
     for update, mode in [(0, True), (10_000, True), (0, False)]:
-        soft = dvae.train(mode).soft_tokens(frames, update)
+        soft = dvae.train(mode).soft_tokens(logits, update)
         torch.testing.assert_close(soft.sum(-1), torch.ones(2, 4))
     dvae.train()
-    warm, cold = dvae.soft_tokens(frames, 0).amax(-1).mean(), dvae.soft_tokens(frames, 10_000).amax(-1).mean()
+    warm, cold = dvae.soft_tokens(logits, 0).amax(-1).mean(), dvae.soft_tokens(logits, 10_000).amax(-1).mean()
     assert cold > warm + 0.2
-    assert torch.equal(hard(dvae.eval().soft_tokens(frames, 0)), dvae.logits(frames).argmax(-1))
+    assert torch.equal(hard(dvae.eval().soft_tokens(logits, 0)), logits.argmax(-1))
+
+
+def test_tokens_are_drawn_as_often_as_their_logits_say():
+    """Whatever the temperature; in evaluation the likeliest is taken. No gradient passes."""
+    dvae = DVAE(DVAEConfig(vocabulary=4, width=8), (8, 8))
+    logits = torch.tensor([0.0, 1.0, 2.0, -1.0], requires_grad=True).expand(1, 20_000, 4)
+    drawn = dvae.tokens_drawn(logits)
+    assert not drawn.requires_grad
+    torch.testing.assert_close(drawn[0].bincount() / 20_000, logits[0, 0].detach().softmax(-1), atol=0.015, rtol=0)
+    assert (dvae.eval().tokens_drawn(logits) == 2).all()
+
+
+@pytest.mark.parametrize("kernel", [3, 5])
+def test_transposed_convolution_is_a_convolution_of_the_map_with_zeros_between_its_cells(kernel):
+    small, weight, bias = torch.randn(2, 3, 4, 6), torch.randn(5, 3, kernel, kernel), torch.randn(5)
+    between = torch.zeros(2, 3, 8, 12)
+    between[:, :, ::2, ::2] = small
+    theirs = F.conv2d(between, weight.flip(2, 3), bias, padding=kernel // 2)
+    torch.testing.assert_close(transposed_conv(small, weight, bias), theirs, atol=1e-5, rtol=1e-5)
 
 
 @pytest.mark.parametrize("size", [(16, 16), (16, 32), (8, 8)])

@@ -1,3 +1,4 @@
+import shlex
 import subprocess
 import sys
 
@@ -42,9 +43,74 @@ def test_mistakes_get_a_sentence_not_a_traceback(tmp_path):
         (["demo", "--updates", "0", "--out", str(tmp_path)], "vonet: 0 updates were asked for"),
     ]:
         done = subprocess.run([sys.executable, "-m", "vonet", *arguments], capture_output=True, text=True, check=False)
-        assert done.returncode == 1
+        assert done.returncode == 2
         assert words in done.stderr
         assert "Traceback" not in done.stderr
+
+
+# The shell
+
+
+def test_help_fits_on_a_screen_and_begins_with_what_a_newcomer_needs():
+    lines = cli._parser().format_help().splitlines()
+    assert len(lines) <= 24
+    assert max(map(len, lines)) <= 80
+    first = [line.split()[:2] for line in lines if line.startswith("  vonet ")]
+    assert first == [["vonet", "demo"], ["vonet", "segment"], ["vonet", "train"]]
+    for name in cli.commands_of(cli._parser()):
+        assert any(line.startswith(f"  {name} ") for line in lines), name
+
+
+def completed(shell_script, *words):
+    """What bash offers for the last word."""
+    typed = " ".join(map(shlex.quote, words))
+    code = f'{shell_script}\nCOMP_WORDS=({typed}); COMP_CWORD={len(words) - 1}; _vonet; echo "${{COMPREPLY[@]}}"'
+    return subprocess.run(["bash", "-c", code], capture_output=True, text=True, check=True).stdout.split()
+
+
+def test_bash_completes_commands_and_options(monkeypatch, capsys):
+    run(monkeypatch, "completion", "bash")
+    script = capsys.readouterr().out
+    assert completed(script, "vonet", "se") == ["segment"]
+    assert set(completed(script, "vonet", "")) == set(cli.commands_of(cli._parser()))
+    assert completed(script, "vonet", "segment", "--ov") == ["--overwrite"]
+    assert completed(script, "vonet", "segment", "a.mp4", "--s") == [
+        *("--slots", "--start", "--sure-above", "--seed", "--split"),
+    ]
+    assert completed(script, "vonet", "segment", "clip") == []  # names of files are bash's own to complete
+
+
+def test_other_shells_and_shells_that_are_not(monkeypatch, capsys):
+    run(monkeypatch, "completion", "zsh")
+    assert "bashcompinit\n_vonet()" in capsys.readouterr().out
+    run(monkeypatch, "completion", "fish")
+    lines = capsys.readouterr().out.splitlines()
+    option = "complete -c vonet -n '__fish_seen_subcommand_from segment' -l overwrite -d 'replace results that are"
+    assert sum(line.startswith(option) for line in lines) == 1
+    with pytest.raises(SystemExit) as end:
+        run(monkeypatch, "completion", "cmd")
+    assert end.value.code == 2
+    assert capsys.readouterr().err == "vonet: there is no completion for 'cmd'; there is for bash, zsh, fish\n"
+
+
+def test_a_reader_that_has_seen_enough_is_no_error():
+    """As in `vonet list | head -1`."""
+    command = [sys.executable, "-m", "vonet", "completion", "bash"]
+    process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    process.stdout.close()
+    assert process.stderr.read() == ""
+    process.stderr.close()
+    assert process.wait() == 141
+
+
+def test_ctrl_c_ends_without_a_traceback(monkeypatch, capsys):
+    def stopped(arguments):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(cli, "_list", stopped)
+    with pytest.raises(SystemExit) as end:
+        run(monkeypatch, "list")
+    assert (end.value.code, capsys.readouterr().err) == (130, "vonet: stopped\n")
 
 
 def test_sprites_are_decided_by_seed_and_number():

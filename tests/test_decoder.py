@@ -74,7 +74,7 @@ def test_teacher_forcing_predicts_what_generation_chooses(decoder):
 def test_losses_are_sums_over_tokens_and_pixels(decoder):
     frames, latents = torch.rand(2, 3, 32, 32), torch.randn(2, 4, 10)
     losses = decoder(frames, latents, torch.zeros(2, 4, 16, 16), 0)
-    soft = decoder.dvae.soft_tokens(frames, 0)
+    soft = decoder.dvae.soft_tokens(decoder.dvae.logits(frames), 0)
     tokens = soft.argmax(-1)
     picked = decoder.predict(tokens, latents).log_softmax(-1).gather(-1, tokens[..., None])
     torch.testing.assert_close(losses["tokens"], -picked.sum((1, 2)))

@@ -40,7 +40,8 @@ def test_every_experiment_takes_a_step(name):
     optimizer = Optimizer(training.optimizer, model.parameter_groups())
     clip = random_clip(2, training.segment, model.size[0])
     before = {name: p.detach().clone() for name, p in model.named_parameters()}
-    for update in (0, 1):  # at update 0 some weights and their gradients are still zero
+    middle = training.updates // 2  # at the beginning rates, weights and then gradients are still zero
+    for update in (middle, middle + 1):
         state = model.initial_state(2)
         losses = model(clip, state, update).losses
         total(losses, {loss: weight(update) for loss, weight in training.weights.items()}).backward()
@@ -279,6 +280,20 @@ def test_the_optimizer_clips_each_group_and_follows_its_schedule():
     torch.testing.assert_close(a.data, torch.tensor([-5.5e-5, 0, -5.5e-5]), atol=1e-9, rtol=1e-3)
     torch.testing.assert_close(b.data, torch.tensor([-1e-3, 0, -1e-3]), atol=1e-8, rtol=1e-3)
     assert a.grad is None
+
+
+def test_the_largest_entry_of_all_gradients_together_may_be_bounded():
+    """All groups shrink by the same factor; a gradient that is small enough stays as it is."""
+    for size, expected in ((4.0, 0.05), (0.03, 0.03)):
+        a, b = (torch.nn.Parameter(torch.zeros(2)) for _ in range(2))
+        group = GroupConfig(learning_rate=constant(1e-3), clip=None)
+        optimizer = Optimizer(OptimizerConfig(groups={"a": group, "b": group}, largest=0.05), {"a": [a], "b": [b]})
+        a.grad, b.grad = torch.tensor([size / 4, 0.0]), torch.tensor([0.0, -size])
+        kept = a.grad, b.grad
+        assert optimizer.step(0)["b"] == pytest.approx(size)  # as it was
+        torch.testing.assert_close(torch.stack(kept), torch.tensor([[expected / 4, 0], [0, -expected]]))
+    with pytest.raises(BadInput, match="largest is 0"):
+        OptimizerConfig(groups={}, largest=0.0)
 
 
 # ---- a golden step ---------------------------------------------------------------------------------------------------

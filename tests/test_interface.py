@@ -4,7 +4,7 @@ import torch
 
 from vonet.errors import BadInput
 from vonet.interface import Clip, SlotState, check_frames, enlarge, total
-from vonet.schedule import Schedule, constant
+from vonet.schedule import Product, Schedule, constant
 
 
 @pytest.mark.parametrize("how", ["nearest", "bilinear"])
@@ -76,6 +76,19 @@ def test_schedules_are_straight_lines_between_their_points():
         assert rate(update) == pytest.approx(value)
     assert constant(3.0)(0) == constant(3.0)(10**9) == 3.0
     assert rate.scaled(0.5)(2_500) == pytest.approx(2.75e-5)
+
+
+def test_schedules_may_be_curves_and_products():
+    cosine = Schedule(((0, 1.0), (30_000, 0.1)), curve="cosine")
+    assert [cosine(u) for u in (0, 15_000, 30_000, 10**6)] == pytest.approx([1, 0.55, 0.1, 0.1])
+    assert cosine(100) - cosine(200) < 0.1 * (cosine(15_000) - cosine(15_100))  # leaves level
+    halving = Schedule(((0, 8.0), (20, 2.0)), curve="halving")
+    assert [halving(u) for u in (0, 10, 20, 30)] == pytest.approx([8, 4, 2, 2])
+    assert halving.scaled(0.5)(10) == pytest.approx(2)
+    warmed = Product(Schedule(((0, 0.0), (10, 1.0))), halving)
+    assert [warmed(u) for u in (0, 5, 10, 20)] == pytest.approx([0, 0.5 * 8 * 0.5**0.5, 4, 2])
+    with pytest.raises(BadInput, match="above 0"):
+        Schedule(((0, 1.0), (5, 0.0)), curve="halving")
 
 
 @pytest.mark.parametrize("points", [(), ((5, 1.0), (0, 2.0)), ((0, 1.0), (0, 2.0))])

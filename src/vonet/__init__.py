@@ -16,7 +16,9 @@ _HOMES = {
     "BadInput": "vonet.errors",
     "VONet": "vonet.model.vonet",
     "VONetConfig": "vonet.model.vonet",
+    "Segmenter": "vonet.serving.segmenter",
     "load": "vonet.weights",
+    "segment": "vonet.serving.segment",
     "total": "vonet.interface",
 }
 

@@ -5,29 +5,71 @@ from __future__ import annotations
 import argparse
 import io
 import json
+import os
 import sys
 import tempfile
 from pathlib import Path
+from typing import NoReturn
 
+import vonet
 from vonet.errors import BadInput
+
+MISTAKE, STOPPED, UNREAD = 2, 130, 141
+"""How the process ends but for 0: what was given cannot be used; Ctrl-C; nobody reads the output any more."""
 
 
 def main() -> None:
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, io.TextIOWrapper):
             stream.reconfigure(errors="replace")  # a terminal that knows few letters is no reason to stop
-    arguments = _parser().parse_args()
     try:
-        arguments.run(arguments)
+        try:
+            arguments = _parser().parse_args()
+            arguments.run(arguments)
+        finally:
+            sys.stdout.flush()
     except BadInput as error:
-        sys.exit(f"vonet: {error}")
+        _leave(MISTAKE, str(error))
     except KeyboardInterrupt:
-        sys.exit("vonet: stopped")
+        _leave(STOPPED, "stopped")
+    except BrokenPipeError:  # whoever read our output, such as `head`, has seen enough
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        sys.exit(UNREAD)
+
+
+def _leave(code: int, sentence: str) -> NoReturn:
+    print(f"vonet: {sentence}", file=sys.stderr)
+    sys.exit(code)
+
+
+HELP = """\
+usage: vonet COMMAND [OPTION...]
+
+Objects from videos, without labels. Begin with:
+  vonet demo                         see a small model learn, in minutes
+  vonet segment clip.mp4             find the objects of your own video
+  vonet train laptop-a --data DATA   learn from your own videos
+
+commands:
+{commands}
+
+vonet COMMAND --help says more. Exit codes: 0 done, 2 a mistake, 130 stopped.
+"""
+
+
+class _Parser(argparse.ArgumentParser):
+    """Its help fits on a screen, and begins with what a newcomer needs."""
+
+    def format_help(self) -> str:
+        listed = commands_of(self)
+        width = max(map(len, listed)) + 2
+        return HELP.format(commands="\n".join(f"  {name:{width}}{about}" for name, (about, _) in listed.items()))
 
 
 def _parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(prog="vonet", description="Objects from videos, without labels.")
-    commands = parser.add_subparsers(required=True, metavar="COMMAND")
+    parser = _Parser(prog="vonet")
+    parser.add_argument("--version", action="version", version=f"vonet {vonet.__version__}")
+    commands = parser.add_subparsers(required=True, metavar="COMMAND", parser_class=argparse.ArgumentParser)
 
     demo = commands.add_parser("demo", help="train a small VONet on a toy world and draw what it finds")
     demo.add_argument("--out", type=Path, default=Path("demo"), help="folder for the pictures (default: demo)")
@@ -127,7 +169,7 @@ def _parser() -> argparse.ArgumentParser:
 
     evaluate = commands.add_parser(
         "evaluate",
-        help="score a model on videos with true ids, beside methods that know nothing of objects",
+        help="score a model on videos with true ids, beside trivial methods",
         description="Streams whole videos through the model. With torchrun each process takes a share of the videos: "
         "torchrun --nproc-per-node 2 -m vonet evaluate WEIGHTS DATA.",
     )
@@ -146,6 +188,83 @@ def _parser() -> argparse.ArgumentParser:
     evaluate.add_argument("--json", action="store_true", help="print the mean scores as JSON")
     evaluate.set_defaults(run=_evaluate)
 
+    segment = commands.add_parser(
+        "segment",
+        help="find and follow the objects of any video",
+        description="Each video gets a folder of its own in OUT, which appears when it is whole. Ctrl-C ends early and "
+        "leaves what was found so far. Frames are taken one by one: a video may be of any length and size.",
+    )
+    segment.add_argument(
+        "inputs", nargs="+", type=Path, metavar="INPUT", help="video files, folders of frames, or sets of videos"
+    )
+    segment.add_argument("--out", type=Path, default=Path("segmented"), help="where results go (default: segmented)")
+    segment.add_argument("--overwrite", action="store_true", help="replace results that are there already")
+    segment.add_argument("--weights", help="a run's folder, or a file of weights (default: those of the package)")
+    segment.add_argument(
+        "--write",
+        type=lambda names: names.split(","),
+        default=["overlay", "tracks"],
+        metavar="OUTPUTS",
+        help="of overlay,tracks (the default),masks,coco,ytvis,mot,npz those that are wanted, or all",
+    )
+    segment.add_argument("--slots", type=int, help="how many objects can be told apart (default: as trained)")
+    segment.add_argument("--every", type=int, default=1, metavar="N", help="take only every N-th frame (default: 1)")
+    segment.add_argument("--start", default="0", help="first frame (250), second (4.5s) or clock (1:30); default: 0")
+    segment.add_argument("--end", help="the same, of the first frame that is not taken (default: to the end)")
+    segment.add_argument(
+        "--fps", type=float, default=12.0, help="frames per second of what does not say it itself (default: 12)"
+    )
+    segment.add_argument(
+        "--fit",
+        default="stretch",
+        help="stretch (default) or letterbox what has another shape than the model's",
+    )
+    segment.add_argument(
+        "--sure-above", type=float, default=0.3, metavar="P", help="pixels of less probability get no id (default: 0.3)"
+    )
+    segment.add_argument("--seed", type=int, default=0)
+    segment.add_argument("--split", help="of a set, only these videos")
+    segment.add_argument("--json", action="store_true", help="print what was found as JSON")
+    segment.set_defaults(run=_segment)
+
+    report = commands.add_parser(
+        "report",
+        help="a run as one HTML file: scores, curves, and its videos to play",
+        description="The file needs neither server nor network. Scores are those of vonet evaluate, which is run on a "
+        "few videos if it was not yet.",
+    )
+    report.add_argument("folder", type=Path, metavar="RUN", help="a run's folder, or a file of weights")
+    report.add_argument("--data", type=Path, help="videos to show and score (default: those of the training)")
+    report.add_argument("--split", help="which videos (default: validation, where there is one)")
+    report.add_argument("--videos", type=int, default=4, metavar="N", help="videos to show (default: 4)")
+    report.add_argument(
+        "--frames", type=int, default=48, metavar="N", help="show at most so many of each (default: 48)"
+    )
+    report.add_argument("--scored", type=int, default=16, metavar="N", help="videos to score (default: 16)")
+    report.add_argument("--out", type=Path, metavar="HTML", help="the file (default: RUN/report.html)")
+    report.set_defaults(run=_report)
+
+    figures = commands.add_parser(
+        "figures",
+        help="figures and tables for papers, from runs and evaluations",
+        description="Of runs: masks, foregrounds, reconstructions, KLD curves, scores against training time. Of "
+        "evaluations (those of the runs, and JSON files of vonet evaluate): a table in Markdown and LaTeX, and bars; "
+        "runs of one experiment are seeds of it. Each figure is a PDF and a PNG.",
+    )
+    figures.add_argument(
+        "sources",
+        type=Path,
+        nargs="+",
+        metavar="SOURCE",
+        help="run folders; JSON of vonet evaluate or make bench",
+    )
+    figures.add_argument("--out", type=Path, default=Path("figures"), help="folder for them (default: figures)")
+    figures.add_argument("--data", type=Path, help="videos to show (default: those the first run was trained on)")
+    figures.add_argument("--split", help="which videos (default: validation, where there is one)")
+    figures.add_argument("--videos", type=int, default=2, metavar="N", help="videos to show (default: 2)")
+    figures.add_argument("--frames", type=int, default=24, metavar="N", help="frames of each (default: 24)")
+    figures.set_defaults(run=_figures)
+
     compare = commands.add_parser(
         "compare",
         help="print a table of methods from recorded evaluations, the trivial ones included",
@@ -158,7 +277,23 @@ def _parser() -> argparse.ArgumentParser:
     experiments = commands.add_parser("experiments", help="list the experiments, or show one in full")
     experiments.add_argument("name", nargs="?")
     experiments.set_defaults(run=_experiments)
+
+    completion = commands.add_parser(
+        "completion",
+        help="make your shell complete commands and options",
+        description="Prints a script for your shell. bash: add `source <(vonet completion bash)` to ~/.bashrc; zsh: "
+        "the same with zsh, in ~/.zshrc; fish: vonet completion fish > ~/.config/fish/completions/vonet.fish",
+    )
+    completion.add_argument("shell", metavar="SHELL", help="bash, zsh or fish")
+    completion.set_defaults(run=_completion)
     return parser
+
+
+def commands_of(parser: argparse.ArgumentParser) -> dict[str, tuple[str, argparse.ArgumentParser]]:
+    """Each command with what it is for and its own parser."""
+    (commands,) = (action for action in parser._actions if isinstance(action, argparse._SubParsersAction))
+    about = {choice.dest: choice.help or "" for choice in commands._choices_actions}
+    return {name: (about[name], own) for name, own in commands.choices.items()}
 
 
 def _demo(arguments: argparse.Namespace) -> None:
@@ -292,6 +427,75 @@ def _evaluate(arguments: argparse.Namespace) -> None:
     print(report.table())
     print(f"Verdict: {report.verdict()}.")
     print(f"Scores of each video: {' and '.join(map(str, written))}")
+
+
+def _segment(arguments: argparse.Namespace) -> None:
+    from vonet.performance import keep_freed_memory
+    from vonet.serving.segment import Segmented, SegmentOptions, segment_to_files
+
+    def say(done: Segmented) -> None:
+        if done.frames and not arguments.json:
+            print(done, flush=True)
+        if done.problem is not None:
+            print(f"vonet: {done.problem}", file=sys.stderr)
+
+    names = ("slots", "every", "start", "end", "fps", "fit", "sure_above", "seed")
+    options = SegmentOptions(**{name: getattr(arguments, name) for name in names})
+    keep_freed_memory()
+    results = segment_to_files(
+        arguments.inputs,
+        arguments.out,
+        arguments.weights,
+        split=arguments.split,
+        write=arguments.write,
+        overwrite=arguments.overwrite,
+        options=options,
+        say=say,
+    )
+    made = [done for done in results if done.frames]
+    if arguments.json:
+        print(json.dumps([done.as_json() for done in results], indent=1))
+    elif len(made) == 1:
+        print(made[0].table())
+    if any(done.stopped for done in results):
+        _leave(STOPPED, "stopped; what is written is whole, up to where it was stopped")
+    if any(done.problem for done in results):
+        sys.exit(MISTAKE)
+
+
+def _completion(arguments: argparse.Namespace) -> None:
+    from vonet.completion import script
+
+    print(script(arguments.shell, commands_of(_parser())))
+
+
+def _report(arguments: argparse.Namespace) -> None:
+    from vonet.report import report
+
+    path = report(
+        arguments.folder,
+        arguments.data,
+        split=arguments.split,
+        videos=arguments.videos,
+        frames=arguments.frames,
+        scored=arguments.scored,
+        out=arguments.out,
+    )
+    print(f"Open {path} in a browser ({path.stat().st_size / 1e6:.1f} MB; it needs neither server nor network).")
+
+
+def _figures(arguments: argparse.Namespace) -> None:
+    from vonet.draw import draw
+
+    written = draw(
+        arguments.sources,
+        arguments.out,
+        data=arguments.data,
+        split=arguments.split,
+        videos=arguments.videos,
+        frames=arguments.frames,
+    )
+    print("\n".join(map(str, written)))
 
 
 def _compare(arguments: argparse.Namespace) -> None:

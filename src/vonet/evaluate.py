@@ -70,6 +70,7 @@ def evaluate(
         return None
     about = {
         "experiment": experiment.name,
+        "dataset": experiment.dataset,
         "weights": str(path),
         "data": str(data),
         "layout": everything.layout,

@@ -111,6 +111,13 @@ class SlotState(State):
 
 
 @dataclass(frozen=True)
+class RegionState(SlotState):
+    """Of a model whose slots also remember their regions (model/regions.py); zeros before the first frame."""
+
+    regions: Float[Tensor, "B K P"]
+
+
+@dataclass(frozen=True)
 class EmptyState(State):
     """The state of a model that remembers nothing between frames: it only says how many slots there are."""
 
@@ -143,6 +150,17 @@ def check_fit(frames: Tensor, size: tuple[int, int], weight: Tensor) -> None:
         raise BadInput(
             f"frames are {frames.dtype} on {frames.device}, the model is {weight.dtype} on {weight.device}: "
             "move one to the other with .to(...)"
+        )
+
+
+def check_slot_state(state: SlotState, batch: int, slot_dim: int) -> None:
+    """Refuse a state of other videos, or of slots of another width."""
+    _, slots, width = state.slots.shape
+    if len(state.slots) != batch or width != slot_dim or slots < 1 or state.noise.shape != state.slots.shape:
+        raise BadInput(
+            f"the state has slots of shape {tuple(state.slots.shape)} and noise of {tuple(state.noise.shape)}; "
+            f"expected both to be {batch} videos x at least 1 slot x {slot_dim}: start with "
+            f"model.initial_state({batch})"
         )
 
 
@@ -202,6 +220,19 @@ class Output(Segmentation):
     losses: dict[str, Float[Tensor, "B T"]] = field(default_factory=dict)
 
 
+@dataclass(frozen=True)
+class Explanation:
+    """What can be shown of a model's inside for a clip; None where it has no such thing.
+
+    reconstruction: the frames as the slots see them. forecast: as they were expected before each was seen.
+    divergence: how much each slot surprised at each frame, per dimension of the slot (the paper's KLD curves).
+    """
+
+    reconstruction: Float[Tensor, "B T 3 H W"] | None = None
+    forecast: Float[Tensor, "B T 3 H W"] | None = None
+    divergence: Float[Tensor, "B T K"] | None = None
+
+
 @runtime_checkable
 class ModelConfig(Protocol):
     """What an experiment asks of the description of a model, whichever it is."""
@@ -246,6 +277,14 @@ class VideoModel(Protocol[StateT]):
 
     def parameter_groups(self) -> dict[str, list[nn.Parameter]]:
         """Every parameter once, under the name by which an optimiser treats it."""
+
+
+@runtime_checkable
+class ExplainingModel(Protocol):
+    """What reports and figures ask besides. A model need not have it: it then has fewer panels."""
+
+    def explain(self, output: Output) -> Explanation:
+        """What can be shown of a clip that was watched (`unroll`)."""
 
 
 def total(losses: Mapping[str, Float[Tensor, "B T"]], weights: Mapping[str, float]) -> Float[Tensor, ""]:

@@ -2,25 +2,36 @@
 
 from __future__ import annotations
 
+import math
 from bisect import bisect_right
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from typing import Literal
 
-from vonet.errors import BadInput
+from vonet.errors import BadInput, check_choice
+
+Curve = Literal["line", "cosine", "halving"]
 
 
 @dataclass(frozen=True)
 class Schedule:
-    """Straight lines between (update, value) points; constant before the first and after the last."""
+    """Curves between (update, value) points; constant before the first and after the last.
+
+    A "line" is straight; a "cosine" leaves and arrives level; "halving" changes by the same factor in the same time.
+    """
 
     points: tuple[tuple[int, float], ...]
+    curve: Curve = "line"
 
     def __post_init__(self) -> None:
+        check_choice("curve", self.curve, Curve)
         pairs = all(isinstance(point, tuple) and len(point) == 2 for point in self.points)
         if not pairs or not all(isinstance(number, int | float) for point in self.points for number in point):
             raise BadInput(f"a schedule needs points of an update and a value each; given {self.points}")
         updates = [update for update, _ in self.points]
         if not updates or updates != sorted(set(updates)):
             raise BadInput(f"a schedule needs points in order of increasing updates; given {self.points}")
+        if self.curve == "halving" and min(value for _, value in self.points) <= 0:
+            raise BadInput(f"values that halve are above 0; given {self.points}")
 
     def __call__(self, update: int) -> float:
         after = bisect_right(self.points, update, key=lambda point: point[0])
@@ -29,10 +40,26 @@ class Schedule:
         if after == len(self.points):
             return self.points[-1][1]
         (start, from_value), (stop, to_value) = self.points[after - 1], self.points[after]
-        return from_value + (to_value - from_value) * (update - start) / (stop - start)
+        way = (update - start) / (stop - start)
+        if self.curve == "halving":
+            return from_value * (to_value / from_value) ** way
+        if self.curve == "cosine":
+            way = (1 - math.cos(math.pi * way)) / 2
+        return from_value + (to_value - from_value) * way
 
     def scaled(self, factor: float) -> Schedule:
-        return Schedule(tuple((update, value * factor) for update, value in self.points))
+        return replace(self, points=tuple((update, value * factor) for update, value in self.points))
+
+
+@dataclass(frozen=True)
+class Product:
+    """One schedule times another: a warm-up, say, and what is warmed up."""
+
+    first: Schedule
+    second: Schedule
+
+    def __call__(self, update: int) -> float:
+        return self.first(update) * self.second(update)
 
 
 def constant(value: float) -> Schedule:

@@ -8,9 +8,7 @@ from __future__ import annotations
 
 import hashlib
 import os
-import signal
 import sys
-import threading
 import time
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
@@ -33,6 +31,7 @@ from vonet.experiments.experiment import Experiment
 from vonet.figures.curves import write_curves
 from vonet.figures.masks import write_mask_sheet
 from vonet.performance import compile_encoder, keep_freed_memory
+from vonet.stopping import stop_signals
 from vonet.training import checkpoint
 from vonet.training.distributed import Processes, all_the_same, any_process, joined_processes
 from vonet.training.log import Log
@@ -81,7 +80,7 @@ class TrainOptions:
 def train(experiment: Experiment, data: Path, out: Path, options: TrainOptions, resume: bool = False) -> None:
     """Train until the updates or minutes are used up, or a signal asks to stop; then everything is saved."""
     keep_freed_memory()
-    with joined_processes() as processes, _stop_signals() as stop:
+    with joined_processes() as processes, stop_signals() as stop:
         resume = resume or _restarted(out, processes)
         Run(experiment, data, out, options, processes, resume).learn(stop)
 
@@ -106,6 +105,7 @@ class Run:
         self, experiment: Experiment, data: Path, out: Path, options: TrainOptions, processes: Processes, resume: bool
     ):
         self.experiment, self.out, self.options, self.processes = experiment, out, options, processes
+        self.path = str(data.resolve())
         self.updates = experiment.training.updates if options.updates is None else options.updates
         self.evaluate_every = options.evaluate_every or max(1, self.updates // 10)
         everything, videos = vonet.data.open(data), vonet.data.open(data, split="train")
@@ -198,7 +198,7 @@ class Run:
 
     def _what_next(self) -> str:
         if self.training.update >= self.updates:
-            return f"Next: vonet evaluate {self.out} DATA"
+            return f"Next: vonet report {self.out}, or vonet evaluate {self.out} DATA"
         return "Go on with --resume." if self.training.update else "Nothing was learned yet, and nothing is saved."
 
     def _save(self, bar: tqdm, must: bool) -> None:
@@ -231,7 +231,8 @@ class Run:
     def save(self) -> None:
         tensors, facts = self.training.remember()
         memory = tensors, {**facts, "seconds": self.seconds}
-        checkpoint.save(self.out, memory, {**self.about, "job": _job()}, self.processes, self.options.keep)
+        about = {**self.about, "job": _job(), "path": self.path}
+        checkpoint.save(self.out, memory, about, self.processes, self.options.keep)
         if self.processes.is_first:
             weights.save(self.out, self.training.model, self.experiment)
 
@@ -363,27 +364,6 @@ def _saying_if_refused(bar: tqdm) -> Iterator[None]:
         yield
     except DiscRefusal as error:
         bar.write(f"not written: {error}")
-
-
-@contextmanager
-def _stop_signals() -> Iterator[dict[str, bool]]:
-    """Ctrl-C and SIGTERM ask to stop after the current update; a second Ctrl-C stops at once."""
-    stop = {"asked": False}
-
-    def ask(number: int, frame: object) -> None:
-        if stop["asked"] and number == signal.SIGINT:
-            raise KeyboardInterrupt
-        stop["asked"] = True
-
-    if threading.current_thread() is not threading.main_thread():  # only the main thread may listen
-        yield stop
-        return
-    before = {number: signal.signal(number, ask) for number in (signal.SIGINT, signal.SIGTERM)}
-    try:
-        yield stop
-    finally:
-        for number, handler in before.items():
-            signal.signal(number, handler)
 
 
 def _begin_with(model: Any, path: Path) -> None:

@@ -24,6 +24,8 @@ from vonet.writing import save_tensors, written_aside
 WEIGHTS, CONFIG = "model.safetensors", "config.json"
 SHIPPED = Path(__file__).parent / "pretrained"
 """A folder for each model that comes with the package."""
+DEFAULT = "laptop-a"
+"""The one that segments when no other is named."""
 
 
 def save(folder: Path, model: nn.Module, experiment: Experiment) -> None:
@@ -61,6 +63,16 @@ def load(path: Path | str) -> tuple[Any, Experiment]:
 
 def shipped() -> list[str]:
     return sorted(file.parent.name for file in SHIPPED.glob(f"*/{WEIGHTS}"))
+
+
+def default() -> Path:
+    """Where the model lies that segments when no other is named."""
+    if DEFAULT not in shipped():
+        raise BadInput(
+            f"no weights were given, and the default ones ({DEFAULT}) do not come with this vonet; train some (vonet "
+            f"train {DEFAULT} --data WORLD) and give the run's folder with --weights (in Python: weights=)"
+        )
+    return SHIPPED / DEFAULT
 
 
 def _file(path: Path | str) -> Path:

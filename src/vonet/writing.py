@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import errno
+import glob
 import os
+import shutil
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
@@ -30,6 +32,26 @@ def written_aside(path: Path) -> Iterator[Path]:
             aside.replace(path)
         finally:
             aside.unlink(missing_ok=True)
+
+
+@contextmanager
+def folder_written_aside(folder: Path) -> Iterator[Path]:
+    """Gives a new folder beside `folder` to write into; it takes that name, and the place of what has it, when the
+    block ends well, else it vanishes."""
+    aside = folder.with_name(f"{folder.name}.{os.getpid()}{PART}")
+    old = folder.with_name(f"{folder.name}.{os.getpid()}.old{PART}")
+    with disc_refusals(folder):
+        for abandoned in folder.parent.glob(f"{glob.escape(folder.name)}.*{PART}"):
+            shutil.rmtree(abandoned, ignore_errors=True)
+        aside.mkdir(parents=True)
+        try:
+            yield aside
+            if folder.exists():
+                folder.replace(old)
+            aside.replace(folder)
+        finally:
+            shutil.rmtree(aside, ignore_errors=True)
+            shutil.rmtree(old, ignore_errors=True)
 
 
 def save_tensors(path: Path, tensors: Mapping[str, Any], metadata: Mapping[str, str]) -> None:

@@ -375,7 +375,7 @@ def test_commands_say_mistakes_in_a_sentence(tmp_path):
         (["prepare", "empty", "out", "--fit", "pad"], "fit is 'pad'; possible are 'crop', 'stretch'"),
     ]:
         done = run(*arguments, folder=tmp_path)
-        assert done.returncode == 1, arguments
+        assert done.returncode == 2, arguments
         assert words in done.stderr, arguments
         assert "Traceback" not in done.stderr, arguments
         assert not (tmp_path / "out").exists()

@@ -434,7 +434,7 @@ def test_ctrl_c_ends_quietly_and_goes_on_later(tmp_path):
         time.sleep(0.05)
     process.send_signal(signal.SIGINT)
     _, errors = process.communicate(timeout=30)
-    assert process.returncode == 1
+    assert process.returncode == 130
     assert "vonet: stopped" in errors
     assert "Traceback" not in errors
     assert not list((tmp_path / "w").rglob("*.part"))

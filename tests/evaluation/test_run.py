@@ -208,7 +208,7 @@ def test_memory_does_not_grow_with_the_video():
         tracemalloc.stop()
         assert row.scores["miou"] == 1
         assert video.largest <= 8
-    assert peaks[1] < peaks[0] + 50_000
+    assert peaks[1] < peaks[0] + 200_000  # 400 frames with ids are 1.4 MB; when rubbish is collected is chance
 
 
 def test_what_cannot_be_scored_is_refused(sprites):
@@ -502,7 +502,7 @@ def test_mistakes_get_a_sentence(prepared):
         (["run", "world", "--videos", 0], "0 videos were asked for"),
     ]:
         done = run(prepared, *arguments)
-        assert done.returncode == 1, arguments
+        assert done.returncode == 2, arguments
         assert words in done.stderr, arguments
         assert "Traceback" not in done.stderr
 

@@ -683,7 +683,7 @@ def test_what_cannot_be_trained_or_resumed_is_said(world, tmp_path, finished):
         (["-m", "vonet", "train", "vonet-movi-a", "--data", str(world), "--out", str(tmp_path / "x")], "takes 128x128"),
     ]:
         done = run(arguments)
-        assert done.returncode == 1, words
+        assert done.returncode == 2, words
         assert words in done.stderr, done.stderr
         assert "Traceback" not in done.stderr
         assert not (tmp_path / "x").exists()

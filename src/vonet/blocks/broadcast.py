@@ -12,7 +12,7 @@ from einops import rearrange
 from jaxtyping import Float
 from torch import Tensor, nn
 
-from vonet.blocks.conv import upsampled_conv
+from vonet.blocks.conv import transposed_conv, upsampled_conv
 from vonet.blocks.layers import conv, linear, mlp
 from vonet.errors import BadInput
 
@@ -22,7 +22,13 @@ class SpatialBroadcastConfig:
     grid: int = 8
     """The latent is laid out on a grid of this many cells on the shorter side."""
     channels: tuple[int, ...] = (64, 64, 64, 64)
-    """Of the 3x3 convolutions. The first ones enlarge their map twice, until the picture's size is reached."""
+    """Of the convolutions. The first ones enlarge their map twice, until the picture's size is reached."""
+    kernel: int = 3
+    """Of the convolutions. Those of 3 enlarge by repeating cells; larger ones are transposed convolutions (SAVi: 5)."""
+
+    def __post_init__(self) -> None:
+        if self.kernel < 3 or self.kernel % 2 == 0:
+            raise BadInput(f"a broadcast decoder's kernel is {self.kernel}; it must be an odd number from 3 on")
 
 
 class SpatialBroadcast(nn.Module):
@@ -48,7 +54,8 @@ class SpatialBroadcast(nn.Module):
         self.register_buffer("coordinates", grid, persistent=False)
         self.position = linear(2, latent_dim)
         widths = (latent_dim, *config.channels)
-        self.layers = nn.ModuleList(conv(a, b, 3, "relu") for a, b in itertools.pairwise(widths))
+        self.layers = nn.ModuleList(conv(a, b, config.kernel, "relu") for a, b in itertools.pairwise(widths))
+        self.enlarging_conv = upsampled_conv if config.kernel == 3 else transposed_conv
         self.output = conv(widths[-1], outputs, 1)
 
     def forward(
@@ -58,7 +65,7 @@ class SpatialBroadcast(nn.Module):
         x = x.permute(0, 3, 1, 2)  # channels last in memory
         for i, layer in enumerate(self.layers):
             enlarged = i < self.doublings
-            x = upsampled_conv(x, layer.weight, layer.bias) if enlarged else layer(x)  # type: ignore[arg-type]
+            x = self.enlarging_conv(x, layer.weight, layer.bias) if enlarged else layer(x)  # type: ignore[arg-type]
             x = F.relu_(x)
         return self.output(x).unflatten(0, latents.shape[:2])
 

@@ -54,6 +54,17 @@ def upsampled_conv(
     return F.conv_transpose2d(small, smeared.flip(2, 3).transpose(0, 1), bias, stride=2, padding=1)
 
 
+def transposed_conv(
+    small: Float[Tensor, "N inputs h w"],
+    weight: Float[Tensor, "outputs inputs k k"],
+    bias: Float[Tensor, " outputs"] | None = None,
+) -> Float[Tensor, "N outputs 2*h 2*w"]:
+    """A transposed convolution of stride two and odd kernel that doubles the sides, its weight in the order of an
+    ordinary one."""
+    padding = weight.shape[-1] // 2
+    return F.conv_transpose2d(small, weight.transpose(0, 1), bias, stride=2, padding=padding, output_padding=1)
+
+
 def conv_up_and_skip(
     small: Float[Tensor, "N low h w"],
     skip: Float[Tensor, "N high 2*h 2*w"],

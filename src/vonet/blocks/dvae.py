@@ -98,14 +98,20 @@ class DVAE(nn.Module):
             x = self.join(rearrange(x, "b (h two) (w pair) c -> b h w (two pair c)", two=2, pair=2))
         return self.to_logits(x.flatten(1, 2))
 
-    def soft_tokens(self, frames: Float[Tensor, "B 3 H W"], update: int) -> Float[Tensor, "B N V"]:
+    def _noisy(self, logits: Float[Tensor, "B N V"]) -> Float[Tensor, "B N V"]:
+        return gumbel_like(logits).add_(logits) if self.training else logits
+
+    def soft_tokens(self, logits: Float[Tensor, "B N V"], update: int) -> Float[Tensor, "B N V"]:
         """A Gumbel-softmax draw; without noise in evaluation.
 
         softmax((log p + g)/τ) equals softmax((logits + g)/τ): log p and the logits differ by a constant per token.
         """
-        logits = self.logits(frames)
-        noisy = gumbel_like(logits).add_(logits) if self.training else logits
-        return (noisy / self.temperature(update)).softmax(-1)
+        return (self._noisy(logits) / self.temperature(update)).softmax(-1)
+
+    def tokens_drawn(self, logits: Float[Tensor, "B N V"]) -> Int[Tensor, "B N"]:
+        """Tokens drawn with the probabilities that the logits say, whatever the temperature; the most likely ones in
+        evaluation. No gradient passes."""
+        return hard(self._noisy(logits.detach()))
 
     def _picture(self, embedded: Float[Tensor, "B N C"]) -> Float[Tensor, "B 3 H W"]:
         embedded = F.relu(embedded).unflatten(1, self.grid)

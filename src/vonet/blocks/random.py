@@ -35,3 +35,13 @@ def gumbel_like(x: Float[Tensor, "*any"]) -> Float[Tensor, "*any"]:
     """Standard Gumbel noise, −log(−log u)."""
     u = torch.rand_like(x).clamp_min_(torch.finfo(x.dtype).tiny)
     return u.log_().neg_().log_().neg_()
+
+
+def draw_noise(
+    batch: int, slots: int, slot_dim: int, like: Tensor, generator: torch.Generator | None
+) -> Float[Tensor, "B K D"]:
+    """Unit Gaussian noise, one vector per slot. A generator may live on the CPU whatever the model's device, so that
+    the same seed gives the same slots everywhere."""
+    device = generator.device if generator is not None else like.device
+    noise = torch.randn(batch, slots, slot_dim, generator=generator, device=device, dtype=like.dtype)
+    return noise.to(like.device)

@@ -4,29 +4,33 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import fields
+from typing import Any
 
 import torch
 from torch import Tensor
 
-from vonet.interface import Clip, StateT, StepOutput
+from vonet.interface import Clip, StateT
 
 
 def scan(
-    step: Callable[[Tensor, StateT], tuple[StepOutput, StateT]],
+    step: Callable[[Tensor, StateT], tuple[Any, StateT]],
     restart: Callable[[StateT, Tensor], StateT],
     clip: Clip,
     state: StateT,
+    seen: Tensor | None = None,
 ) -> tuple[dict[str, Tensor], StateT]:
-    """Apply `step` to frame after frame; `restart` first where a video begins.
+    """Apply `step` to frame after frame; `restart` first where a video begins. `seen`: what the step takes in place of
+    the frames, `B T …`, where that needs no state and is computed for all of them at once.
 
     Returns the tensors of the step's outputs stacked over time, by name, and the state after the last frame.
     """
+    seen = clip.frames if seen is None else seen
     begins = clip.is_first.any(dim=0).tolist()
     outputs = []
     for t, some_video_begins in enumerate(begins):
         if some_video_begins:
             state = restart(state, clip.is_first[:, t])
-        output, state = step(clip.frames[:, t], state)
+        output, state = step(seen[:, t], state)
         outputs.append(output)
     tensors = [f.name for f in fields(outputs[0]) if isinstance(getattr(outputs[0], f.name), Tensor)]
     return {name: torch.stack([getattr(o, name) for o in outputs], dim=1) for name in tensors}, state

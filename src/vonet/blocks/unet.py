@@ -62,6 +62,7 @@ class UNet(nn.Module):
                 f"2x2 or more: make both sides multiples of {2**halvings} and at least {2 ** (halvings + 1)}, "
                 "or use fewer levels"
             )
+        self.size = size
         self.bottom = (channels[-1], *(side // 2**halvings for side in size))
         flat = self.bottom[0] * self.bottom[1] * self.bottom[2]
         self.first = conv(inputs, channels[0], 3, "relu", bias=False)

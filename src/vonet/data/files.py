@@ -14,7 +14,7 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 from contextlib import closing, suppress
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, partial
 from itertools import islice
 from pathlib import Path
 from typing import Any
@@ -23,7 +23,7 @@ import numpy as np
 from jaxtyping import Integer, UInt8
 
 from vonet.data.tree import Tree, split_and_rest
-from vonet.data.video import Video, Videos
+from vonet.data.video import Shown, Video, Videos
 from vonet.errors import BadInput
 
 VIDEO_FILES = re.compile(
@@ -53,6 +53,30 @@ def _open(path: Path) -> tuple[Any, Any]:
         container.close()
         raise _no_video(path, "has no video in it")
     return container, streams[0]
+
+
+HONEST = ("matroska,webm", "mov,mp4,m4a,3gp,3g2,mj2", "avi")
+"""Kinds of files whose headers tell how long the video is; of others FFmpeg guesses it, sometimes wildly."""
+
+
+def _ends_early(stream: Any, last: Any) -> bool:
+    """Whether the last frame ends well before the video should: many a cut file gives no other sign."""
+    seconds = _told_seconds(stream) if stream.container.format.name in HONEST else None
+    if seconds is None or last is None or last.time is None:
+        return False
+    begin = float(stream.start_time * stream.time_base) if stream.start_time is not None else 0.0
+    step = 1 / float(stream.average_rate) if stream.average_rate else 0.0
+    shown = float((getattr(last, "duration", 0) or 0) * last.time_base)  # older PyAV does not tell
+    missing = seconds - (last.time - begin + max(step, shown))
+    return missing > max(0.5, 0.1 * seconds)
+
+
+def _told_seconds(stream: Any) -> float | None:
+    """How long the video is by its header; of what other streams last nothing can be told."""
+    if stream.duration is not None and stream.time_base is not None:
+        return float(stream.duration * stream.time_base)
+    told = re.fullmatch(r"(\d+):(\d+):(\d+(?:\.\d+)?)", stream.metadata.get("DURATION", ""))
+    return None if told is None else 3600 * int(told[1]) + 60 * int(told[2]) + float(told[3])
 
 
 @dataclass(frozen=True)
@@ -89,10 +113,14 @@ class Content:
             try:
                 if time is not None:
                     container.seek(time, stream=stream)
+                last = None
                 for frame in container.decode(stream):
                     if frame.is_corrupt:
                         raise ValueError
                     yield frame
+                    last = frame
+                if _ends_early(stream, last):
+                    raise ValueError
             except (av.FFmpegError, OSError, ValueError):
                 raise BadInput(f"{self.path} is damaged or cut short: only the frames before can be decoded") from None
 
@@ -207,6 +235,36 @@ class FileVideo(Video):
         frames = self._content.decode_noting()
         while piece := [self._content.pixels(frame) for frame in islice(frames, self._piece(length))]:
             yield np.stack(piece), None
+
+    def watch(self) -> Iterator[Shown]:
+        """Decodes once, and knows when each frame is shown: many videos have no steady rate."""
+        number, first = -1, None
+        for number, frame in enumerate(self._content.decode_noting()):
+            first = frame.time if first is None else first
+            seconds = None if frame.time is None or first is None else frame.time - first
+            yield Shown(number, seconds, partial(self._content.pixels, frame))
+        if number < 0:
+            raise _no_video(self.path, "has no frame that can be decoded")
+
+    @cached_property
+    def _told(self) -> tuple[float | None, int | None]:
+        """The rate and the number of frames, as the file says."""
+        container, stream = _open(self.path)
+        with closing(container):
+            rate = float(stream.average_rate) if stream.average_rate else None
+            seconds = _told_seconds(stream)
+            if seconds is None and container.duration is not None:
+                seconds = container.duration / 1e6
+            guess = round(rate * seconds) if rate and seconds else None
+            return rate, stream.frames or guess
+
+    @property
+    def rate(self) -> float | None:
+        return self._told[0]
+
+    @property
+    def expected_length(self) -> int | None:
+        return self._told[1]
 
     @property
     def damage(self) -> str | None:

@@ -48,6 +48,8 @@ def _find(tree: Tree) -> Videos:
                 )
             videos.problems = problems
             return videos
+    if tree.is_file and len(problems) == 1:
+        raise BadInput(problems[0])
     if problems:
         more = f" (and {len(problems) - 3} more problems)" if len(problems) > 3 else ""
         raise BadInput(f"no usable video in {tree.root}: {'; '.join(problems[:3])}{more}")

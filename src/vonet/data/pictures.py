@@ -99,6 +99,9 @@ class PictureVideo(Video):
     def files(self) -> Sequence[Path]:
         return [*self._frames, *(mask.path for masks in self._masks for mask in masks)]
 
+    def frame_name(self, number: int) -> str:
+        return self._frames[number].stem
+
     def _read(self, start: int, stop: int) -> UInt8[np.ndarray, "T H W 3"]:
         return np.stack([images.read_rgb(path, str(path), self.size) for path in self._frames[start:stop]])
 
@@ -229,7 +232,8 @@ def _videos(tree: Tree, found: Sequence[Series]) -> list[Video]:
     videos: list[Video] = []
     for series in found:
         split, rest = split_and_rest(tree.below(series.folder))
-        name = "/".join(filter(None, (*rest, series.video))) or series.folder.name
+        alone = tree.root.stem if tree.is_file else series.folder.name
+        name = "/".join(filter(None, (*rest, series.video))) or alone
         if paired and count[series.folder.name] == 1:
             name = series.folder.name
         videos.append(PictureVideo(name, listed.get(series.folder.name, split or "train"), series))

@@ -1,17 +1,18 @@
 """What a video is, wherever and however it lies on the disc, and a set of them.
 
 A `Video` is light: it knows where its frames lie and decodes them when asked, all (`frames`, `ids`), a range (`read`,
-`read_ids`), or piece by piece in bounded memory (`pieces`). `Videos` is a sequence of them; each time one is taken out
-of it, it comes fresh, so what it has decoded is forgotten together with it.
+`read_ids`), or in bounded memory piece by piece (`pieces`) or frame by frame as they are shown (`watch`). `Videos` is a
+sequence of them; each time one is taken out of it, it comes fresh, so what it has decoded is forgotten with it.
 """
 
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from copy import copy
-from functools import cached_property
+from dataclasses import dataclass
+from functools import cached_property, partial
 from pathlib import Path
 from typing import Any, overload
 
@@ -21,6 +22,16 @@ from jaxtyping import Integer, UInt8
 from vonet.errors import BadInput
 
 PIECE_BYTES = 64 << 20
+
+
+@dataclass(frozen=True)
+class Shown:
+    """A frame as it comes by: which it is, when it is shown in seconds after the first (None where nobody knows), and
+    its pixels, which are made only when asked for."""
+
+    number: int
+    seconds: float | None
+    pixels: Callable[[], UInt8[np.ndarray, "H W 3"]]
 
 
 class Video(ABC):
@@ -85,6 +96,29 @@ class Video(ABC):
         for start in range(0, len(self), length):
             stop = min(start + length, len(self))
             yield self.read(start, stop), self.read_ids(start, stop)
+
+    def watch(self) -> Iterator[Shown]:
+        """One frame after the other, from the first to the last."""
+        number = 0
+        for frames, _ in self.pieces():
+            for frame in frames:
+                seconds = number / self.rate if self.rate else None
+                yield Shown(number, seconds, partial(np.asarray, frame))
+                number += 1
+
+    @property
+    def rate(self) -> float | None:
+        """Frames per second; None where nobody knows."""
+        return None
+
+    @property
+    def expected_length(self) -> int | None:
+        """How many frames it has by what it says of itself, without decoding anything; None where it does not."""
+        return len(self)
+
+    def frame_name(self, number: int) -> str:
+        """How a picture that belongs to this frame is best called."""
+        return f"{number:05d}"
 
     @property
     def damage(self) -> str | None:

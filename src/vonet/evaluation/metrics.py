@@ -232,15 +232,19 @@ def image_mbo(true_ids: Any, predicted_ids: Any) -> float:
 # What these hide
 
 
-def slots_per_object(table: Confusion, null: int | None = None) -> float:
-    """By how many predicted segments an object is shared: 1 if one holds it whole, n if n hold equal parts (the inverse
-    Simpson index of the shares, so slivers hardly count). The mean over objects that a segment holds; null is none."""
+def fragments(table: Confusion, null: int | None = None) -> Float[np.ndarray, " objects"]:
+    """By how many predicted segments each object is shared: 1 if one holds it whole, n if n hold equal parts (the
+    inverse Simpson index of the shares, so slivers hardly count); 0 for an object that none holds. Null is none."""
     shares = table.total[table.is_object][:, table.predicted != null].astype(float)
-    shares = shares[shares.any(axis=1)]
-    if not len(shares):
-        return 1.0
-    shares /= shares.sum(axis=1, keepdims=True)
-    return float((1 / (shares**2).sum(axis=1)).mean())
+    shares /= np.maximum(shares.sum(axis=1, keepdims=True), 1)
+    concentration = (shares**2).sum(axis=1)
+    return np.divide(1, concentration, out=np.zeros_like(concentration), where=concentration > 0)
+
+
+def slots_per_object(table: Confusion, null: int | None = None) -> float:
+    """By how many predicted segments an object is shared: the mean over the objects that a segment holds."""
+    found = fragments(table, null)
+    return float(found[found > 0].mean()) if found.any() else 1.0
 
 
 def whole_objects(table: Confusion, null: int | None = None, at_least: float = 0.5) -> float:
@@ -251,7 +255,7 @@ def whole_objects(table: Confusion, null: int | None = None, at_least: float = 0
 
 @dataclass
 class Switches:
-    """Counts how often an object is held by another segment than before, frame by frame.
+    """Finds when an object is held by another segment than before, frame by frame.
 
     The holder is the segment, not null, with most of the object's pixels. Where several have as many, or none has any,
     the frame is passed over: so names do not matter.
@@ -261,17 +265,21 @@ class Switches:
     _holder: dict[int, int] = field(default_factory=dict)
     _count: dict[int, int] = field(default_factory=dict)
 
-    def add(self, table: Confusion) -> None:
+    def add(self, table: Confusion) -> dict[int, dict[int, int]]:
+        """For each object its holder in those frames of the table that are not passed over."""
         segments = np.flatnonzero(table.predicted != self.null)
+        found: dict[int, dict[int, int]] = {}
         for row in np.flatnonzero(table.is_object):
             name = int(table.true[row])
+            found[name] = {}
             self._count.setdefault(name, 0)
-            for counts in table.counts[:, row][:, segments]:
+            for t, counts in enumerate(table.counts[:, row][:, segments]):
                 most = segments[counts == counts.max(initial=1)]
                 if len(most) == 1:
-                    holder = int(table.predicted[most[0]])
+                    holder = found[name][t] = int(table.predicted[most[0]])
                     self._count[name] += self._holder.get(name, holder) != holder
                     self._holder[name] = holder
+        return found
 
     def per_object(self) -> float:
         return sum(self._count.values()) / len(self._count) if self._count else 0.0

@@ -11,6 +11,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
+from vonet.errors import BadInput
 from vonet.evaluation.protocol import SCORES
 from vonet.evaluation.run import MODEL, OFFLINE, PERFECT, Row, summary
 from vonet.evaluation.trivial import TRIVIAL
@@ -103,6 +104,18 @@ class Report:
         for row in self.rows:
             writer.writerow([row.method, row.video, row.split, row.seed, row.start, *(row.scores[n] for n in SCORES)])
         return text.getvalue()
+
+
+def read_evaluation(path: Path) -> dict[str, Any]:
+    """A file that `vonet evaluate` wrote."""
+    try:
+        found = json.loads(path.read_text(encoding="utf-8"))
+        whole = {*HEADLINES, *HEADING, "std", "offline", "trivial", "ceiling", "paper", "weights"} <= found.keys()
+    except (OSError, ValueError, AttributeError):
+        whole = False
+    if not whole:
+        raise BadInput(f"{path} is not an evaluation; possible are the JSON files that vonet evaluate writes")
+    return found
 
 
 def cell(name: str, mean: float, std: float) -> str:

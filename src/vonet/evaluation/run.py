@@ -149,6 +149,12 @@ def _seed(video: Video, *numbers: int) -> int:
     return zlib.crc32(f"{video.split}/{video.name}/{numbers}".encode())
 
 
+def fresh_state(model: Any, video: Video, seed: int = 0, start: int = 0, slots: int | None = None) -> State:
+    """The state with which a video, or a window of it, is begun: also by whoever shows what was scored, with a model
+    that need not stream."""
+    return model.initial_state(1, slots, generator=torch.Generator().manual_seed(_seed(video, seed, start)))
+
+
 class _Windows:
     """Scores a video as it comes, cut into the protocol's windows."""
 
@@ -186,7 +192,7 @@ def _watch(
     offline: bool,
 ) -> list[Row]:
     """Some videos together, forwards, and backwards again if asked to."""
-    states: dict[int, State] = {i: _fresh(model, video, seed, 0, slots) for i, video in enumerate(videos)}
+    states: dict[int, State] = {i: fresh_state(model, video, seed, 0, slots) for i, video in enumerate(videos)}
     remembers = not isinstance(states[0], EmptyState)
     rows: list[Row] = []
     for method in (MODEL, OFFLINE) if offline and remembers and not protocol.window else (MODEL,):
@@ -197,7 +203,7 @@ def _watch(
         t = 0
         while running:
             if t and protocol.window and t % protocol.window == 0:
-                states |= {i: _fresh(model, watched[i].video, seed, t, slots) for i in running}
+                states |= {i: fresh_state(model, watched[i].video, seed, t, slots) for i in running}
             states |= _next_frame(model, size, watched, running, states, windows, enlargement, protocol)
             running = [i for i in running if watched[i].at < len(watched[i].frames) or watched[i].next_piece()]
             t += 1
@@ -219,7 +225,7 @@ def _watch_whole(
     windows = _Windows(video, protocol, MODEL, seed)
     length = protocol.window or len(video)
     for start in range(0, len(video) - length + 1, length):
-        state = _fresh(model, video, seed, start, slots)
+        state = fresh_state(model, video, seed, start, slots)
         frames = frames_of(video, size, start + length, start)
         output = model.unroll(Clip(frames[None].to(_device(state))), state)
         _check_masks(output.log_masks, video)
@@ -232,12 +238,6 @@ def _watch_whole(
                 true[None], segments(output.log_masks[0, t], labels, true.shape, how, protocol.sure_above)[None]
             )
     return windows.rows()
-
-
-def _fresh(model: Any, video: Video, seed: int, start: int, slots: int | None) -> State:
-    """The state with which a video, or the window of it that begins at `start`, begins."""
-    generator = torch.Generator().manual_seed(_seed(video, seed, start))
-    return model.initial_state(1, slots, generator=generator)
 
 
 def _check_masks(log_masks: Tensor, video: Video) -> None:

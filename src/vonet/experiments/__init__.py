@@ -17,7 +17,10 @@ from vonet.experiments.baselines import (
 )
 from vonet.experiments.experiment import Experiment
 from vonet.experiments.laptop import laptop_a
+from vonet.experiments.savi import savi_laptop_a, savi_movi
+from vonet.experiments.simone import simone_laptop_a, simone_movi
 from vonet.experiments.sprites import vonet_sprites
+from vonet.experiments.steve import steve_laptop_a, steve_movi
 from vonet.experiments.vonet import vonet_image_movi, vonet_movi
 
 __all__ = ["Experiment", "get", "names"]
@@ -32,7 +35,11 @@ _ALL = {
         monet_laptop_a(),
         vimon_laptop_a(),
         scalor_laptop_a(),
+        savi_laptop_a(),
+        steve_laptop_a(),
+        simone_laptop_a(),
         *(make(level) for make in (monet_movi, vimon_movi, scalor_movi) for level in "abcde"),
+        *(make(level) for make in (savi_movi, steve_movi, simone_movi) for level in "abcde"),
         *(variant for level in "abcde" for variant in ablations(vonet_movi(level))),
     )
 }

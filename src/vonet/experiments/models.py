@@ -5,7 +5,10 @@ from __future__ import annotations
 from typing import Any
 
 from vonet.baselines.monet import MONet, MONetConfig
+from vonet.baselines.savi import SAVi, SAViConfig
 from vonet.baselines.scalor import SCALOR, SCALORConfig
+from vonet.baselines.simone import SIMONe, SIMONeConfig
+from vonet.baselines.steve import STEVE, STEVEConfig
 from vonet.baselines.vimon import ViMON, ViMONConfig
 from vonet.errors import BadInput
 from vonet.interface import ModelConfig
@@ -16,6 +19,9 @@ MODELS: dict[type, type] = {
     MONetConfig: MONet,
     ViMONConfig: ViMON,
     SCALORConfig: SCALOR,
+    SAViConfig: SAVi,
+    STEVEConfig: STEVE,
+    SIMONeConfig: SIMONe,
 }
 
 

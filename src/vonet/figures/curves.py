@@ -6,9 +6,8 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from vonet.figures.plots import SCORES
 from vonet.writing import written_aside
-
-SCORES = {"fg_ari": "FG-ARI", "miou": "mIoU"}
 
 
 def write_curves(path: Path, log: Sequence[Mapping[str, Any]], trivial: Mapping[str, Mapping[str, float]]) -> None:

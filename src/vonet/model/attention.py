@@ -58,11 +58,25 @@ class DotAttention(nn.Module):
         self.feature_norm = nn.LayerNorm(feature_dim) if layer else nn.Identity()
         self.context_norm = nn.LayerNorm(slot_dim, bias=False) if layer else nn.Identity()
 
-    def forward(self, features: Float[Tensor, "B C h w"], context: Float[Tensor, "B K D"]) -> Float[Tensor, "B K h w"]:
+    def forward(
+        self,
+        features: Float[Tensor, "B C h w"],
+        context: Float[Tensor, "B K D"],
+        expected: Float[Tensor, "B K h w"] | None = None,
+    ) -> Float[Tensor, "B K h w"]:
         context = self.context_norm(context) * self.scale
         cells = self.feature_norm(features.permute(0, 2, 3, 1)).flatten(1, 2)  # B h*w C
         logits = torch.baddbmm((context @ self.key.bias).unsqueeze(-1), context @ self.key.weight, cells.mT)
-        return logits.unflatten(-1, features.shape[-2:]).log_softmax(dim=1)
+        logits = logits.unflatten(-1, features.shape[-2:])
+        if expected is not None:
+            logits = _at_size(logits, expected.shape[-2:]) + expected
+        return logits.log_softmax(dim=1)
+
+
+def _at_size(maps: Float[Tensor, "B K h w"], size: torch.Size) -> Tensor:
+    if maps.shape[-2:] == size:
+        return maps
+    return F.interpolate(maps, size=tuple(size), mode="bilinear", align_corners=False)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -144,15 +158,22 @@ class UNetAttention(nn.Module):
         self.unet = UNet(config.unet, inputs, (size[0] // self.reduction, size[1] // self.reduction))
         self.transformer = SlotTransformer(config.transformer, self.unet.width)
 
-    def forward(self, features: Float[Tensor, "B C h w"], context: Float[Tensor, "B K D"]) -> Float[Tensor, "B K h w"]:
+    def forward(
+        self,
+        features: Float[Tensor, "B C h w"],
+        context: Float[Tensor, "B K D"],
+        expected: Float[Tensor, "B K h w"] | None = None,
+    ) -> Float[Tensor, "B K h w"]:
+        """`expected` log-masks, where the slots have regions, add to the estimated ones."""
         batch = features.shape[0]
-        estimated = self.estimate(features, context)
+        estimated = self.estimate(features, context, expected)
         every_context = context.flatten(0, 1)
-        if self.reduction == 1:
-            first = self._first(features, estimated, every_context)
-        else:
-            smaller = F.avg_pool2d(estimated.exp(), self.reduction).clamp(min=1e-6).log()
-            first = self._first(F.avg_pool2d(features, self.reduction), smaller, every_context)
+        smaller = estimated
+        if (ratio := estimated.shape[-1] // self.unet.size[1]) > 1:
+            smaller = F.avg_pool2d(estimated.exp(), ratio).clamp(min=1e-6).log()
+        if self.reduction > 1:
+            features = F.avg_pool2d(features, self.reduction)
+        first = self._first(features, smaller, every_context)
         at_first, at_bottleneck = self.conditioning.scale_shifts(every_context)
         h, skips = self.unet.encode(first, at_first)
         if at_bottleneck is not None:
@@ -160,9 +181,7 @@ class UNetAttention(nn.Module):
             h = torch.addcmul(shift, h, 1 + scale)
         q = self.transformer(h.unflatten(0, (batch, -1)))
         change = self.unet.decode(q.flatten(0, 1), skips).unflatten(0, (batch, -1))
-        if self.reduction != 1:
-            change = F.interpolate(change, size=self.size, mode="bilinear", align_corners=False)
-        return (change + estimated).log_softmax(dim=1)
+        return (_at_size(change, estimated.shape[-2:]) + estimated).log_softmax(dim=1)
 
     def _first(
         self,

@@ -6,7 +6,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Literal
 
-import torch
+import torch.nn.functional as F
 from jaxtyping import Float
 from torch import Tensor, nn
 
@@ -57,7 +57,10 @@ class SlotEncoder(nn.Module):
     def forward(
         self, features: Float[Tensor, "B C h w"], log_masks: Float[Tensor, "B K h w"]
     ) -> Float[Tensor, "B K D"]:
-        weights = log_masks.flatten(2).exp()
+        masks = log_masks.exp()
+        if masks.shape[-2:] != features.shape[-2:]:
+            masks = F.adaptive_avg_pool2d(masks, list(features.shape[-2:]))  # type: ignore[arg-type]
+        weights = masks.flatten(2)
         if self.pooling == "mask":
             weights = weights / weights.sum(-1, keepdim=True).clamp_min(1e-6)
         else:
@@ -103,13 +106,3 @@ class Context(nn.Module):
 
     def forward(self, slots: Float[Tensor, "B K D"]) -> Float[Tensor, "B K D"]:
         return slots + self.mlp(slots) if self.residual else self.mlp(slots)
-
-
-def draw_noise(
-    batch: int, slots: int, slot_dim: int, like: Tensor, generator: torch.Generator | None
-) -> Float[Tensor, "B K D"]:
-    """Unit Gaussian noise, one vector per slot. A generator may live on the CPU whatever the model's device, so that
-    the same seed gives the same slots everywhere."""
-    device = generator.device if generator is not None else like.device
-    noise = torch.randn(batch, slots, slot_dim, generator=generator, device=device, dtype=like.dtype)
-    return noise.to(like.device)

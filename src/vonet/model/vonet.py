@@ -19,12 +19,16 @@ import torch
 from jaxtyping import Bool, Float
 from torch import Tensor, nn
 
+from vonet.blocks.random import draw_noise
 from vonet.blocks.time import scan
 from vonet.errors import BadInput, check_choice
 from vonet.interface import (
     Clip,
     Enlargement,
+    ExplainingModel,
+    Explanation,
     Output,
+    RegionState,
     SlotState,
     StepOutput,
     VideoModel,
@@ -32,6 +36,7 @@ from vonet.interface import (
     check_fit,
     check_frames,
     check_size,
+    check_slot_state,
     check_slots,
 )
 from vonet.model.attention import DotAttention, DotAttentionConfig, UNetAttention, UNetAttentionConfig
@@ -39,6 +44,7 @@ from vonet.model.backbone import Backbone, BackboneConfig
 from vonet.model.broadcast_decoder import BroadcastDecoder, BroadcastDecoderConfig
 from vonet.model.compactness import scatter
 from vonet.model.decoder import TokenDecoder, TokenDecoderConfig
+from vonet.model.regions import Regions, RegionsConfig
 from vonet.model.sequential_vae import SequentialVAE, SequentialVAEConfig
 from vonet.model.slots import (
     Context,
@@ -49,7 +55,6 @@ from vonet.model.slots import (
     SlotEncoderConfig,
     Trajectory,
     TrajectoryConfig,
-    draw_noise,
 )
 
 
@@ -63,6 +68,8 @@ class VONetConfig:
     """D: the width of r, y, z, the context and the noise."""
     backbone: BackboneConfig = field(default_factory=BackboneConfig)
     attention: UNetAttentionConfig | DotAttentionConfig = field(default_factory=UNetAttentionConfig)
+    regions: RegionsConfig | None = None
+    """Whether slots remember where their thing is and how it looks, and begin where the first frame has things."""
     initial_slots: InitialSlotsConfig = field(default_factory=InitialSlotsConfig)
     context: ContextConfig = field(default_factory=ContextConfig)
     slot_encoder: SlotEncoderConfig = field(default_factory=SlotEncoderConfig)
@@ -86,7 +93,11 @@ class VONetConfig:
     def losses(self) -> tuple[str, ...]:
         """The names of the losses of this model."""
         decoder = TokenDecoder if isinstance(self.decoder, TokenDecoderConfig) else BroadcastDecoder
-        names = {"kl": self.sequential_vae.prior is not None, "scatter": self.compact}
+        names = {
+            "kl": self.sequential_vae.prior is not None,
+            "regions": self.regions is not None,
+            "scatter": self.compact,
+        }
         return (*decoder.losses, *(name for name, present in names.items() if present))
 
 
@@ -101,6 +112,7 @@ class VONet(nn.Module):
         self.cells = self.backbone.feature_size
         attention = UNetAttention if isinstance(config.attention, UNetAttentionConfig) else DotAttention
         self.attention = attention(config.attention, C, D, self.backbone.feature_size)  # type: ignore[arg-type]
+        self.regions = Regions(config.regions, config.size) if config.regions is not None else None
         self.initial_slots = InitialSlots(config.initial_slots, D)
         self.context = Context(config.context, D)
         self.slot_encoder = SlotEncoder(config.slot_encoder, C, D)
@@ -132,19 +144,30 @@ class VONet(nn.Module):
     # ---- one frame -------------------------------------------------------------------------------------------------
 
     def encode_frame(
-        self, frame: Float[Tensor, "B 3 H W"], slots: Float[Tensor, "B K D"]
+        self,
+        frame: Float[Tensor, "B 3 H W"],
+        slots: Float[Tensor, "B K D"],
+        expected: Float[Tensor, "B K h w"] | None = None,
     ) -> tuple[Float[Tensor, "B K h w"], Float[Tensor, "B K D"]]:
-        """x_t and r_{t−1} to log m_t and r_t: the whole encoder, on plain tensors (what compiles and exports)."""
+        """x_t and r_{t−1} to log m_t and r_t: the whole encoder, on plain tensors (what compiles and exports).
+        `expected`: what the slots' regions say of the masks, where slots have regions."""
         features = self.backbone(frame)
         context = self.context(slots)
-        log_masks = self.attention(features, context)
+        log_masks = self.attention(features, context, expected)
         frame_slots = self.slot_encoder(features, log_masks)
         return log_masks, self.trajectory(frame_slots, slots)
 
     def _step(self, frame: Float[Tensor, "B 3 H W"], state: SlotState) -> tuple[StepOutput, SlotState]:
-        log_masks, slots = self.encode_frame(frame, state.slots)
-        output = StepOutput(log_masks, self.size, self.enlargement, slots, previous_slots=state.slots)
-        return output, replace(state, slots=slots)
+        if self.regions is None:
+            log_masks, slots = self.encode_frame(frame, state.slots)
+            after = replace(state, slots=slots)
+        else:
+            assert isinstance(state, RegionState)
+            looks = self.regions.looks(frame)
+            regions = self.regions.expect(looks, state.regions)
+            log_masks, slots = self.encode_frame(frame, state.slots, self.regions.masks(looks, regions))
+            after = replace(state, slots=slots, regions=self.regions.fit(looks, log_masks.flatten(2).exp(), regions))
+        return StepOutput(log_masks, self.size, self.enlargement, slots, previous_slots=state.slots), after
 
     def step(self, frame: Tensor, state: SlotState) -> tuple[StepOutput, SlotState]:
         """One frame `B 3 H W` in, masks and the next state out: all that streaming needs."""
@@ -160,12 +183,18 @@ class VONet(nn.Module):
         check_slots(count)
         check_batch(batch)
         noise = draw_noise(batch, count, self.slot_dim, self.slot_encoder.value.weight, generator)
-        return SlotState(slots=self.initial_slots(noise), noise=noise)
+        slots_and_noise = {"slots": self.initial_slots(noise), "noise": noise}
+        if self.regions is None:
+            return SlotState(**slots_and_noise)
+        return RegionState(**slots_and_noise, regions=noise.new_zeros(batch, count, self.regions.width))
 
     def restart(self, state: SlotState, is_first: Bool[Tensor, " B"]) -> SlotState:
         """Fresh slots, grown from the state's noise, for the elements where a video begins."""
-        fresh = self.initial_slots(state.noise)
-        return replace(state, slots=torch.where(is_first[:, None, None], fresh, state.slots))
+        begins = is_first[:, None, None]
+        state = replace(state, slots=torch.where(begins, self.initial_slots(state.noise), state.slots))
+        if isinstance(state, RegionState):
+            state = replace(state, regions=state.regions.masked_fill(begins, 0.0))
+        return state
 
     # ---- a video ---------------------------------------------------------------------------------------------------
 
@@ -187,6 +216,8 @@ class VONet(nn.Module):
         losses = self.decode(clip.frames.flatten(0, 1), latents, output.log_masks.flatten(0, 1), update)
         if (prior := self.sequential_vae.prior) is not None:
             losses["kl"] = prior.divergence(posterior, prior(output.previous_slots.flatten(0, 1))).sum(-1)
+        if self.regions is not None:
+            losses["regions"] = self.regions.free_energy(clip.frames.flatten(0, 1), output.log_masks.flatten(0, 1))
         if self.compact:
             losses["scatter"] = scatter(output.log_masks.flatten(0, 1))
         return replace(output, losses={name: loss.unflatten(0, batch_time) for name, loss in losses.items()})
@@ -228,6 +259,13 @@ class VONet(nn.Module):
         divergence = prior.divergence(posterior, prior(output.previous_slots.flatten(0, 1))) / self.slot_dim
         return divergence.unflatten(0, output.slots.shape[:2])
 
+    def explain(self, output: Output) -> Explanation:
+        """All of this at once; without a prior there is neither forecast nor divergence."""
+        if self.sequential_vae.prior is None:
+            return Explanation(reconstruction=self.pictures(output, "posterior"))
+        posterior, prior = self.pictures(output, "posterior"), self.pictures(output, "prior")
+        return Explanation(posterior, prior, self.slot_divergence(output))
+
     def parameter_groups(self) -> dict[str, list[nn.Parameter]]:
         """The encoder with the VAE, and what the decoder says of its own."""
         of_decoder = {id(p) for p in self.decoder.parameters()}
@@ -236,16 +274,13 @@ class VONet(nn.Module):
 
     def _check_fit(self, frames: Tensor, state: SlotState) -> None:
         check_fit(frames, self.size, self.slot_encoder.value.weight)
-        batch, slots, width = state.slots.shape
-        if batch != len(frames) or width != self.slot_dim or slots < 1 or state.noise.shape != state.slots.shape:
-            raise BadInput(
-                f"the state has slots of shape {tuple(state.slots.shape)} and noise of {tuple(state.noise.shape)}; "
-                f"expected both to be {len(frames)} videos x at least 1 slot x {self.slot_dim}: start with "
-                f"model.initial_state({len(frames)})"
-            )
+        check_slot_state(state, len(frames), self.slot_dim)
 
 
 if TYPE_CHECKING:
 
     def _keeps_the_contract(model: VONet) -> VideoModel[SlotState]:
+        return model
+
+    def _can_be_looked_into(model: VONet) -> ExplainingModel:
         return model

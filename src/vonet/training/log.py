@@ -14,7 +14,7 @@ class Log:
 
     def __init__(self, path: Path, update: int):
         self.path = path
-        self.entries = [entry for entry in _read(path) if entry["update"] <= update]
+        self.entries = [entry for entry in read(path) if entry["update"] <= update]
         with written_aside(path) as aside:
             aside.write_text("".join(json.dumps(entry) + "\n" for entry in self.entries), encoding="utf-8")
 
@@ -24,7 +24,7 @@ class Log:
             file.write(json.dumps(entry) + "\n")
 
 
-def _read(path: Path) -> list[dict[str, Any]]:
+def read(path: Path) -> list[dict[str, Any]]:
     """The whole lines; one may have been cut short by a crash or a full disc."""
     entries = []
     for line in path.read_text(encoding="utf-8").splitlines() if path.exists() else ():

@@ -9,12 +9,12 @@ import torch
 from torch import nn
 
 from vonet.errors import BadInput
-from vonet.schedule import Schedule
+from vonet.schedule import Product, Schedule
 
 
 @dataclass(frozen=True, kw_only=True)
 class GroupConfig:
-    learning_rate: Schedule
+    learning_rate: Schedule | Product
     clip: float | None
     """Largest norm of the gradient of the whole group; None: as it is."""
 
@@ -30,10 +30,15 @@ class OptimizerConfig:
     groups: Mapping[str, GroupConfig]
     """By the names of the model's parameter groups, exactly."""
     eps: float = 1e-7
+    largest: float | None = None
+    """Largest entry of the gradient of all groups together: where it is exceeded, all are scaled down alike (STEVE).
+    None: as they are."""
 
     def __post_init__(self) -> None:
         if not self.eps > 0:
             raise BadInput(f"eps is {self.eps}; it must be more than 0")
+        if self.largest is not None and not self.largest > 0:
+            raise BadInput(f"largest is {self.largest}; it must be more than 0, or None")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -50,7 +55,7 @@ class Optimizer:
                 f"the model has the parameter groups {sorted(parameters)} but the optimiser names "
                 f"{sorted(config.groups)}: they must be the same names"
             )
-        self.groups = config.groups
+        self.groups, self.largest = config.groups, config.largest
         self.parameters = parameters
         kind = torch.optim.RMSprop if isinstance(config, RMSpropConfig) else torch.optim.Adam
         groups = [{"params": parameters[name], "name": name} for name in config.groups]
@@ -65,6 +70,9 @@ class Optimizer:
             group["lr"] = config.learning_rate(update)
             limit = torch.inf if config.clip is None else config.clip
             norms[group["name"]] = nn.utils.clip_grad_norm_(group["params"], limit, error_if_nonfinite=True).item()
+        if self.largest is not None:
+            everything = [p for group in self.parameters.values() for p in group]
+            nn.utils.clip_grad_norm_(everything, self.largest, norm_type=torch.inf)
         self.rule.step()
         self.rule.zero_grad()
         return norms

@@ -1,0 +1,128 @@
+"""Slots that every frame corrects and that predict themselves for the next one: the recurrence of SAVi and STEVE.
+
+::
+
+    p_0 = fresh(ε);   for each frame t:   c_t = Correct(p_{t−1}, x_t)      slot attention
+                                          p_t = Predict(c_t)               slots among themselves; the state
+
+What is decoded is c, what is carried is p. Nothing of the frames' vectors depends on a slot, so in a clip they are
+computed for all frames at once, and only slot attention and prediction go from frame to frame.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+
+import torch
+from jaxtyping import Bool, Float
+from torch import Tensor, nn
+
+from vonet.blocks.frame_vectors import FrameVectors
+from vonet.blocks.random import draw_noise
+from vonet.blocks.slot_attention import SlotAttention
+from vonet.blocks.time import scan
+from vonet.interface import (
+    Clip,
+    Enlargement,
+    Output,
+    SlotState,
+    StepOutput,
+    check_batch,
+    check_fit,
+    check_frames,
+    check_slot_state,
+    check_slots,
+)
+
+
+@dataclass(frozen=True)
+class Corrected:
+    """What the recurrence finds in one frame, or with a time dimension in a clip."""
+
+    slots: Float[Tensor, "B *T K D"]
+    previous_slots: Float[Tensor, "B *T K D"]
+    log_attention: Float[Tensor, "B *T K cells"]
+
+
+class RecurrentSlots(nn.Module):
+    """All of a model but where its slots begin (`fresh`), where its masks come from (`log_masks`), and its losses."""
+
+    def __init__(
+        self,
+        size: tuple[int, int],
+        slots: int,
+        slot_dim: int,
+        enlargement: Enlargement,
+        vectors: FrameVectors,
+        attention: SlotAttention,
+        predictor: nn.Module,
+    ):
+        super().__init__()
+        self.size, self.slots, self.slot_dim, self.enlargement = size, slots, slot_dim, enlargement
+        self.vectors, self.attention, self.predictor = vectors, attention, predictor
+
+    def fresh(self, noise: Float[Tensor, "B K D"]) -> Float[Tensor, "B K D"]:
+        """Slots before anything is seen."""
+        raise NotImplementedError
+
+    def log_masks(
+        self, slots: Float[Tensor, "B K D"], log_attention: Float[Tensor, "B K cells"]
+    ) -> Float[Tensor, "B K h w"]:
+        """The masks of one frame, from its corrected slots or from what they looked at."""
+        raise NotImplementedError
+
+    # ---- one frame -------------------------------------------------------------------------------------------------
+
+    def _look(self, frames: Float[Tensor, "N 3 H W"]) -> Float[Tensor, "N cells F"]:
+        return self.attention.prepare(self.vectors(frames))
+
+    def _correct(self, prepared: Float[Tensor, "B cells F"], state: SlotState) -> tuple[Corrected, SlotState]:
+        slots, log_attention = self.attention(prepared, state.slots)
+        return Corrected(slots, state.slots, log_attention), replace(state, slots=self.predictor(slots))
+
+    def step(self, frame: Tensor, state: SlotState) -> tuple[StepOutput, SlotState]:
+        """One frame `B 3 H W` in, masks and the next state out."""
+        check_frames(frame, "B 3 H W")
+        self._check_fit(frame, state)
+        seen, after = self._correct(self._look(frame), state)
+        log_masks = self.log_masks(seen.slots, seen.log_attention)
+        return StepOutput(log_masks, self.size, self.enlargement, seen.slots, seen.previous_slots), after
+
+    def initial_state(
+        self, batch: int, slots: int | None = None, generator: torch.Generator | None = None
+    ) -> SlotState:
+        """Fresh slots for `batch` videos; any number of slots works with the same weights."""
+        count = self.slots if slots is None else slots
+        check_slots(count)
+        check_batch(batch)
+        noise = draw_noise(batch, count, self.slot_dim, self.attention.query.weight, generator)
+        return SlotState(slots=self.fresh(noise), noise=noise)
+
+    def restart(self, state: SlotState, is_first: Bool[Tensor, " B"]) -> SlotState:
+        """Fresh slots, from the state's noise, for the elements where a video begins."""
+        return replace(state, slots=torch.where(is_first[:, None, None], self.fresh(state.noise), state.slots))
+
+    # ---- a video ---------------------------------------------------------------------------------------------------
+
+    def watch(self, clip: Clip, state: SlotState | None) -> tuple[Corrected, SlotState]:
+        """The recurrence over a clip, without masks."""
+        if state is None:
+            state = self.initial_state(len(clip.frames))
+        self._check_fit(clip.frames, state)
+        prepared = self._look(clip.frames.flatten(0, 1)).unflatten(0, clip.frames.shape[:2])
+        tensors, last = scan(self._correct, self.restart, clip, state, prepared)
+        return Corrected(**tensors), last
+
+    def unroll(self, clip: Clip, state: SlotState | None = None) -> Output:
+        """Watch a clip; masks are made frame by frame, to spare memory."""
+        seen, last = self.watch(clip, state)
+        frames: Iterator[tuple[Tensor, Tensor]] = zip(seen.slots.unbind(1), seen.log_attention.unbind(1), strict=True)
+        return self._output(seen, torch.stack([self.log_masks(*frame) for frame in frames], dim=1), last)
+
+    def _output(self, seen: Corrected, log_masks: Float[Tensor, "B T K h w"], last: SlotState) -> Output:
+        return Output(log_masks, self.size, self.enlargement, seen.slots, seen.previous_slots, last)
+
+    def _check_fit(self, frames: Tensor, state: SlotState) -> None:
+        check_fit(frames, self.size, self.attention.query.weight)
+        check_slot_state(state, len(frames), self.slot_dim)

@@ -1,0 +1,72 @@
+"""A frame as a sequence of tokens, explained by slots: the decoder of STEVE, which VONet takes over.
+
+A discrete VAE turns patches into tokens; a causal transformer predicts each token from those before it and, by
+cross-attention, from the slots. Two systems that share no gradient: the dVAE learns from pixels, all else from tokens.
+"""
+
+from __future__ import annotations
+
+import torch
+import torch.nn.functional as F
+from jaxtyping import Float, Int
+from torch import Tensor, nn
+
+from vonet.blocks.autoregressive import CausalTransformer, CausalTransformerConfig
+from vonet.blocks.dvae import DVAE
+from vonet.blocks.random import dropout
+
+
+class TokenPredictor(nn.Module):
+    """Says how likely each token is, given the ones before it and the slots.
+
+    `memory` prepares the slots for cross-attention. `norms` stand before and behind the transformer: VONet has layer
+    norms there, STEVE none.
+    """
+
+    losses = ("tokens", "pixels")
+
+    def __init__(self, config: CausalTransformerConfig, dvae: DVAE, memory: nn.Module, norms: type[nn.Module]):
+        super().__init__()
+        self.dropout = config.dropout
+        self.dvae = dvae
+        self.memory = memory
+        self.embedding = nn.Embedding(dvae.vocabulary, config.width)
+        self.begin = nn.Parameter(torch.empty(1, 1, config.width))
+        self.positions = nn.Parameter(torch.empty(1, dvae.tokens, config.width))
+        nn.init.xavier_uniform_(self.begin)
+        nn.init.trunc_normal_(self.positions)
+        self.input_norm = norms(config.width)
+        self.transformer = CausalTransformer(config)
+        self.output_norm = norms(config.width)
+        self.head = nn.Linear(config.width, dvae.vocabulary, bias=False)
+        nn.init.xavier_uniform_(self.head.weight)
+
+    def predict(self, tokens: Int[Tensor, "B N"], latents: Float[Tensor, "B K D"]) -> Float[Tensor, "B N V"]:
+        """Logits of every token, given the true ones before it."""
+        before = torch.cat([self.begin.expand(len(tokens), -1, -1), self.embedding(tokens[:, :-1])], dim=1)
+        x = self.input_norm(dropout(before + self.positions, self.dropout, self.training))
+        return self.head(self.output_norm(self.transformer(x, self.memory(latents))))
+
+    def surprise(self, tokens: Int[Tensor, "B N"], latents: Float[Tensor, "B K D"]) -> Float[Tensor, " B"]:
+        """−log P(tokens | slots), a sum over the frame."""
+        logits = self.predict(tokens, latents)
+        return F.cross_entropy(logits.flatten(0, 1), tokens.flatten(), reduction="none").view(tokens.shape).sum(-1)
+
+    def generate(self, latents: Float[Tensor, "B K D"]) -> Int[Tensor, "B N"]:
+        """The most likely token after token. Keys and values of earlier tokens are kept, not computed again."""
+        with torch.inference_mode():
+            advance = self.transformer.generator(self.memory(latents), self.dvae.tokens)
+            x = self.begin[0].expand(len(latents), -1)
+            tokens: list[Tensor] = []
+            for i, position in enumerate(self.positions.unbind(1)):
+                x = advance(self.input_norm(x + position), i)
+                tokens.append(self.head(self.output_norm(x)).argmax(-1))
+                x = self.embedding(tokens[-1])
+            sequence = torch.stack(tokens, dim=1)
+        return sequence.clone()  # outside of inference mode: an ordinary tensor
+
+    def picture(
+        self, latents: Float[Tensor, "B K D"], log_masks: Float[Tensor, "B K h w"] | None = None
+    ) -> Float[Tensor, "B 3 H W"]:
+        """A frame from slots alone. The masks are not needed: tokens know where they are."""
+        return self.dvae.decode(self.generate(latents)).clamp(0, 1)

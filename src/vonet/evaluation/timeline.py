@@ -1,0 +1,50 @@
+"""What becomes of each object of a video, frame by frame: which segment holds it, when that changes, and when it is
+shared by several. The same definitions as those of the scores "switches per object" and "slots per object"."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from itertools import pairwise
+
+import numpy as np
+from jaxtyping import Float, Integer
+
+from vonet.evaluation import metrics
+from vonet.evaluation.protocol import NULL
+
+FRAGMENTED = 1.5
+"""An object shared by more segments than this counts as fragmented: say one with four fifths, another with the rest."""
+
+
+@dataclass(frozen=True)
+class Timeline:
+    """holders: the id of the segment that holds most of the object, `NULL` where none does or several have as much.
+    fragments: by how many segments it is shared, 0 where it is not seen or nobody holds it."""
+
+    object_id: int
+    holders: Integer[np.ndarray, " T"]
+    fragments: Float[np.ndarray, " T"]
+
+    @property
+    def switches(self) -> list[int]:
+        """The frames at which another segment than the last holder holds the object."""
+        held = np.flatnonzero(self.holders != NULL)
+        return [int(now) for before, now in pairwise(held) if self.holders[before] != self.holders[now]]
+
+    @property
+    def fragmented(self) -> list[tuple[int, int]]:
+        """First and last frame of each stretch of time in which the object is fragmented."""
+        inside = np.concatenate([[False], self.fragments > FRAGMENTED, [False]])
+        edges = np.flatnonzero(inside[1:] != inside[:-1]).tolist()
+        return [(first, after - 1) for first, after in zip(edges[::2], edges[1::2], strict=True)]
+
+
+def timelines(true_ids: Integer[np.ndarray, "T H W"], predicted_ids: Integer[np.ndarray, "T H W"]) -> list[Timeline]:
+    table = metrics.confusion(true_ids, predicted_ids)
+    frames = [table.frame(t) for t in range(len(table.counts))]
+    shared = [dict(zip(f.true[f.is_object].tolist(), metrics.fragments(f, NULL).tolist(), strict=True)) for f in frames]
+    found = []
+    for name, holder in metrics.Switches(NULL).add(table).items():
+        holders = np.array([holder.get(t, NULL) for t in range(len(frames))])
+        found.append(Timeline(name, holders, np.array([in_frame.get(name, 0.0) for in_frame in shared])))
+    return found

@@ -1,0 +1,193 @@
+"""Evaluations side by side: a table for Markdown and LaTeX, and bars."""
+
+from __future__ import annotations
+
+import re
+from collections import defaultdict
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from vonet.figures import paper
+from vonet.figures.plots import SCORES, WIDTH, plotting, saved
+from vonet.writing import written_aside
+
+Score = tuple[float, float | None]
+"""Mean and, where there is one, standard deviation."""
+
+
+@dataclass
+class Comparison:
+    """For each method, dataset and score. `datasets`: the columns. `groups`: methods, those that belong together."""
+
+    datasets: list[str] = field(default_factory=list)
+    groups: dict[str, dict[str, dict[tuple[str, str], Score]]] = field(default_factory=dict)
+
+    def set(self, group: str, method: str, dataset: str, scores: Mapping[str, Score]) -> None:
+        methods = self.groups.setdefault(group, {})
+        methods.setdefault(method, {}).update({(name, dataset): score for name, score in scores.items()})
+
+    def best(self, name: str, dataset: str) -> float:
+        """The highest mean among what was evaluated here by a method that could be used."""
+        found = (self.groups[group] for group in ("ours", "trivial") if group in self.groups)
+        means = [m[name, dataset][0] for methods in found for m in methods.values() if (name, dataset) in m]
+        return max(means, default=float("nan"))
+
+
+def compared(evaluations: Sequence[Mapping[str, Any]]) -> Comparison:
+    """Runs of one experiment are seeds of it: their mean, with the standard deviation over them. A single run has that
+    over the draws of its slots' noise, if it was evaluated with several."""
+    chosen: dict[tuple[str, str], Mapping[str, Any]] = {}
+    for about in evaluations:  # of the same weights on the same videos, the evaluation that says most
+        key = about["weights"], dataset_name(about)
+        if key not in chosen or (about["videos"], about["seeds"]) > (chosen[key]["videos"], chosen[key]["seeds"]):
+            chosen[key] = about
+    runs = defaultdict(list)
+    for (_, dataset), about in chosen.items():
+        runs[method_name(about), dataset].append(about)
+    found = Comparison(datasets=list(dict.fromkeys(dataset for _, dataset in runs)))
+    for (method, dataset), seeds in runs.items():
+        found.set("ours", method, dataset, {name: _over_runs(name, seeds) for name in SCORES})
+        for trivial, scores in seeds[0]["trivial"].items():
+            found.set("trivial", trivial, dataset, {name: (scores[name], None) for name in SCORES})
+        if level := _movi_level(seeds[0]):
+            for other in paper.METHODS:
+                found.set("paper", f"{other} (paper)", dataset, dict(paper.scores(other, level)))
+    return found
+
+
+def method_name(about: Mapping[str, Any]) -> str:
+    """The experiment's name without that of its dataset, so that a method is one row for all datasets."""
+    return about["experiment"].replace(f"-{about.get('dataset')}", "")
+
+
+def dataset_name(about: Mapping[str, Any]) -> str:
+    level = _movi_level(about)
+    name = f"MOVi-{level.upper()}" if level else Path(about["data"]).name
+    rest = [about["split"] or "all"] if about["split"] != "validation" else []
+    rest += [about["protocol"]] if about["protocol"] != "vonet" else []
+    return f"{name} ({', '.join(rest)})" if rest else name
+
+
+def _movi_level(about: Mapping[str, Any]) -> str | None:
+    """Of MOVi itself, not of a world that is like it."""
+    found = re.search(r"movi_([a-e])", about.get("layout", ""))
+    return found.group(1) if found else None
+
+
+def _over_runs(name: str, runs: Sequence[Mapping[str, Any]]) -> Score:
+    if len(runs) == 1:
+        return runs[0][name], runs[0]["std"][name]
+    values = [run[name] for run in runs]
+    return float(np.mean(values)), float(np.std(values, ddof=1))
+
+
+# ---- tables --------------------------------------------------------------------------------------------------------
+
+
+def markdown(found: Comparison) -> str:
+    columns = [(name, dataset) for name in SCORES for dataset in found.datasets]
+    head = ["", *(f"{SCORES[name]} {dataset}" for name, dataset in columns)]
+    lines = [head, ["---", *("---:" for _ in columns)]]
+    for methods in found.groups.values():
+        lines += [[method, *(_cell(found, scores, key, "**") for key in columns)] for method, scores in methods.items()]
+    return "\n".join("| " + " | ".join(cells) + " |" for cells in lines) + "\n"
+
+
+def _cell(found: Comparison, scores: Mapping[tuple[str, str], Score], key: tuple[str, str], mark: str) -> str:
+    if key not in scores:
+        return ""
+    mean, std = scores[key]
+    text = _percent(mean) + ("" if std is None else f" ± {_percent(std)}")
+    return f"{mark}{text}{mark}" if mean == found.best(*key) else text
+
+
+def latex(found: Comparison) -> str:
+    """As the paper sets its table; it needs no package."""
+    number = len(found.datasets)
+    lines = [
+        rf"\begin{{tabular}}{{l{('|' + 'c' * number) * len(SCORES)}}}",
+        r"\hline",
+        " & ".join(["", *(rf"\multicolumn{{{number}}}{{c}}{{{name}}}" for name in SCORES.values())]) + r" \\",
+        " & ".join(["Method", *(_escaped(dataset) for dataset in found.datasets * len(SCORES))]) + r" \\",
+    ]
+    columns = [(name, dataset) for name in SCORES for dataset in found.datasets]
+    for methods in found.groups.values():
+        lines.append(r"\hline")
+        for method, scores in methods.items():
+            lines.append(" & ".join([_escaped(method), *(_formula(found, scores, key) for key in columns)]) + r" \\")
+    return "\n".join([*lines, r"\hline", r"\end{tabular}"]) + "\n"
+
+
+def _formula(found: Comparison, scores: Mapping[tuple[str, str], Score], key: tuple[str, str]) -> str:
+    if key not in scores:
+        return ""
+    mean, std = scores[key]
+    text = _percent(mean) + ("" if std is None else rf"{{\scriptstyle \pm {_percent(std)}}}")
+    return rf"$\mathbf{{{text}}}$" if mean == found.best(*key) else f"${text}$"
+
+
+def _percent(share: float) -> str:
+    text = f"{100 * share:.1f}"
+    return "0.0" if text == "-0.0" else text
+
+
+def _escaped(text: str) -> str:
+    return re.sub(r"([&%$#_{}])", r"\\\1", text)
+
+
+def write_tables(path: Path, found: Comparison) -> list[Path]:
+    paths = []
+    for ending, text in ((".md", markdown(found)), (".tex", latex(found))):
+        paths.append(path.with_name(path.name + ending))
+        with written_aside(paths[-1]) as aside:
+            aside.write_text(text, encoding="utf-8")
+    return paths
+
+
+# ---- bars ----------------------------------------------------------------------------------------------------------
+
+
+def write_bars(path: Path, found: Comparison) -> list[Path]:
+    """The paper's ablation figure: for each dataset a group of bars, one for each of our methods; the dotted line is
+    the best method that knows nothing of objects."""
+    methods = found.groups["ours"]
+    labels = ablation_labels(list(methods))
+    width = min(0.8 / len(methods), 0.25)
+    with plotting() as pyplot:
+        figure, panels = pyplot.subplots(1, len(SCORES), figsize=(WIDTH, 2.2), layout="constrained")
+        for axes, (name, spoken) in zip(panels, SCORES.items(), strict=True):
+            for place, (method, scores) in enumerate(methods.items()):
+                known = [i for i, dataset in enumerate(found.datasets) if (name, dataset) in scores]
+                values = [scores[name, found.datasets[i]] for i in known]
+                axes.bar(
+                    [i + (place - (len(methods) - 1) / 2) * width for i in known],
+                    [100 * mean for mean, _ in values],
+                    width * 0.9,
+                    yerr=[100 * (std or 0) for _, std in values],
+                    error_kw={"linewidth": 0.8, "capsize": 1.5},
+                    label=labels[method],
+                )
+            for i, dataset in enumerate(found.datasets):
+                trivial = [s[name, dataset][0] for s in found.groups["trivial"].values() if (name, dataset) in s]
+                if trivial:
+                    label = "best trivial method" if i == 0 else None
+                    line = {"color": "black", "linestyle": ":", "linewidth": 1, "label": label}
+                    axes.plot([i - 0.45, i + 0.45], [100 * max(trivial)] * 2, **line)
+            axes.set_xticks(range(len(found.datasets)), found.datasets)
+            axes.set(title=spoken, ylim=(0, 100))
+            axes.grid(visible=False, axis="x")
+        figure.legend(*panels[0].get_legend_handles_labels(), loc="outside lower center", ncols=4)
+        return saved(figure, path)
+
+
+def ablation_labels(methods: Sequence[str]) -> dict[str, str]:
+    """A variant is called by what it adds to the name of the method it is a variant of."""
+    labels = {}
+    for method in methods:
+        bases = [other for other in methods if method.startswith(f"{other}-")]
+        labels[method] = method.removeprefix(f"{max(bases, key=len)}-") if bases else method
+    return labels

@@ -1,0 +1,148 @@
+"""The paper's pictures of what a model does: masks over time, foregrounds alone, reconstructions, and KLD curves."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+import numpy as np
+from jaxtyping import Integer, UInt8
+
+from vonet.figures.overlays import boundaries, id_colours, overlaid
+from vonet.figures.plots import GAP, WIDTH, plotting, saved, sheet_of, show_sheet
+from vonet.figures.sheet import colours
+from vonet.figures.watched import Watched
+
+EVERY = 2
+"""Every other frame is shown."""
+COLUMNS = 12
+SIDE = 160
+"""Pixels of the longer side of a picture, at least: enough for thin lines."""
+OPACITY = 0.7
+NOTHING = 232
+"""The grey of what is left out."""
+RECONSTRUCTIONS, IN_A_ROW = 8, 2
+
+
+def write_masks(path: Path, runs: Mapping[str, Sequence[Watched]]) -> list[Path]:
+    """Of each video the input, the true ids, and the masks of each run, as colours with white boundaries."""
+    rows, labels = [], []
+    for watched in zip(*runs.values(), strict=True):
+        times = _times(watched[0])
+        rows.append(_enlarged(watched[0].frames[times]))
+        labels.append("input")
+        if watched[0].true_ids is not None:
+            rows.append(_over(watched[0].frames[times], _compact(watched[0].true_ids)[times]))
+            labels.append("true")
+        for name, seen in zip(runs, watched, strict=True):
+            rows.append(_over(seen.frames[times], seen.ids[times]))
+            labels.append(name)
+    return _write_sheet(path, rows, labels)
+
+
+def write_foreground(path: Path, runs: Mapping[str, Sequence[Watched]]) -> list[Path]:
+    """The masks where the true ids have objects, and nothing elsewhere. No figure where there are no true ids."""
+    rows, labels = [], []
+    for watched in zip(*runs.values(), strict=True):
+        true_ids = watched[0].true_ids
+        if true_ids is None:
+            continue
+        times = _times(watched[0])
+        shown = {"true": _compact(true_ids), **{name: seen.ids for name, seen in zip(runs, watched, strict=True)}}
+        for name, ids in shown.items():
+            rows.append(np.stack([_alone(ids[t], true_ids[t] != 0) for t in times]))
+            labels.append(f"{name} (FG)")
+    return _write_sheet(path, rows, labels) if rows else []
+
+
+def write_reconstructions(path: Path, videos: Sequence[Watched]) -> list[Path]:
+    """Frames at random beside what the slots make of them, and what was expected of them before they were seen.
+    Nothing for a model that cannot show that."""
+    panels = {"input": "frames", "posterior": "reconstruction", "prior": "forecast"}
+    panels = {name: part for name, part in panels.items() if getattr(videos[0], part) is not None}
+    if len(panels) == 1:
+        return []
+    size = videos[0].frames.shape[1:]
+    later = [(v, t) for v in videos for t in range(1, len(v.frames)) if v.frames.shape[1:] == size]
+    order = np.random.default_rng(0).permutation(len(later))[:RECONSTRUCTIONS]  # no first frame: it has no forecast
+    cells = []
+    for video, t in (later[i] for i in order):
+        cells.append(np.concatenate([_enlarged(getattr(video, part)[t : t + 1]) for part in panels.values()]))
+    if not cells:
+        return []
+    rows = [np.concatenate(cells[i : i + IN_A_ROW]) for i in range(0, len(cells), IN_A_ROW)]
+    return _write_sheet(path, rows, [], list(panels) * IN_A_ROW)
+
+
+def write_divergence(path: Path, videos: Sequence[Watched]) -> list[Path]:
+    """The KLD of each slot over time, per dimension, below the frames. Nothing for a model without a prior."""
+    if videos[0].divergence is None:
+        return []
+    with plotting() as pyplot:
+        figure, panels = pyplot.subplots(
+            2, len(videos), figsize=(WIDTH, 2.6), height_ratios=(1, 2.4), squeeze=False, layout="constrained"
+        )
+        for (above, below), video in zip(panels.T, videos, strict=True):
+            assert video.divergence is not None
+            times = _times(video, columns=6)
+            above.imshow(sheet_of([_over(video.frames[times], video.ids[times])]))
+            above.axis("off")
+            above.set_title(video.name)
+            for slot, colour in enumerate(colours(video.slots) / 255):
+                below.plot(np.arange(1, len(video.frames) + 1), video.divergence[:, slot], color=colour, linewidth=1.2)
+            below.set(xlabel="frame", ylim=(0, None))
+        panels[1][0].set_ylabel("KLD / D of each slot")
+        return saved(figure, path)
+
+
+def _write_sheet(
+    path: Path, rows: Sequence[np.ndarray], labels: Sequence[str], titles: Sequence[str] = ()
+) -> list[Path]:
+    """At the width of a page. Rows of another size than the first are of another video: each size is a sheet."""
+    sizes = list(dict.fromkeys(row.shape[1:] for row in rows))
+    heights = [sum(row.shape[1] + GAP for row in rows if row.shape[1:] == size) for size in sizes]
+    widths = [max(len(row) for row in rows if row.shape[1:] == size) * (size[1] + GAP) for size in sizes]
+    inches = [WIDTH * height / width for height, width in zip(heights, widths, strict=True)]
+    with plotting() as pyplot:
+        figure, panels = pyplot.subplots(
+            len(sizes), 1, figsize=(WIDTH, sum(inches)), height_ratios=inches, squeeze=False
+        )
+        for axes, size in zip(panels[:, 0], sizes, strict=True):
+            mine = [i for i, row in enumerate(rows) if row.shape[1:] == size]
+            show_sheet(axes, [rows[i] for i in mine], [labels[i] for i in mine] if labels else [], titles)
+        return saved(figure, path, dpi=max(200, round(max(widths) / WIDTH)))  # no pixel is lost, so no line is
+
+
+def _times(video: Watched, columns: int = COLUMNS) -> np.ndarray:
+    """Every other frame, or fewer of a long video."""
+    times = np.arange(0, len(video.frames), EVERY)
+    return times[np.unique(np.linspace(0, len(times) - 1, columns).round().astype(int))]
+
+
+def _scale(size: tuple[int, ...]) -> int:
+    return max(1, -(-SIDE // max(size)))
+
+
+def _enlarged(pictures: np.ndarray) -> np.ndarray:
+    """`T H W` or `T H W 3`, every pixel repeated so often that a line beside it is thin."""
+    scale = _scale(pictures.shape[1:3])
+    return pictures.repeat(scale, axis=1).repeat(scale, axis=2)
+
+
+def _over(frames: UInt8[np.ndarray, "T h w 3"], ids: Integer[np.ndarray, "T h w"]) -> UInt8[np.ndarray, "T H W 3"]:
+    pairs = zip(_enlarged(frames), _enlarged(ids), strict=True)
+    return np.stack([overlaid(frame, number, OPACITY) for frame, number in pairs])
+
+
+def _alone(ids: Integer[np.ndarray, "h w"], shown: np.ndarray) -> UInt8[np.ndarray, "H W 3"]:
+    """Ids as colours where something is to be shown, with white boundaries between them."""
+    large, inside = _enlarged(ids[None])[0], _enlarged(shown[None])[0]
+    picture = id_colours(int(ids.max()))[large]
+    picture[boundaries(large)] = 255
+    picture[~inside] = NOTHING
+    return picture
+
+
+def _compact(ids: Integer[np.ndarray, "T H W"]) -> Integer[np.ndarray, "T H W"]:
+    """Numbers from 1 on for the objects, as slots have them; the background stays 0."""
+    return np.unique(np.append(ids, 0), return_inverse=True)[1][:-1].reshape(ids.shape)

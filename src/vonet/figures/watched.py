@@ -1,0 +1,86 @@
+"""One video as a model sees it: what every picture of a model is drawn from."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import torch
+from jaxtyping import Float, Integer, UInt8
+from torch import Tensor
+
+from vonet.data.resize import resized, resized_ids
+from vonet.data.video import Video
+from vonet.errors import BadInput
+from vonet.evaluation.run import fresh_state
+from vonet.evaluation.segmentation import winners
+from vonet.interface import Clip, ExplainingModel, Explanation
+
+
+@dataclass(frozen=True)
+class Watched:
+    """Everything at one size. `ids` are predicted: slot k has the id k + 1, and 0 are pixels of which no slot is sure.
+    What the model cannot show is None."""
+
+    name: str
+    slots: int
+    frames: UInt8[np.ndarray, "T H W 3"]
+    true_ids: Integer[np.ndarray, "T H W"] | None
+    ids: Integer[np.ndarray, "T H W"]
+    reconstruction: UInt8[np.ndarray, "T H W 3"] | None
+    forecast: UInt8[np.ndarray, "T H W 3"] | None
+    divergence: Float[np.ndarray, "T K"] | None
+
+
+@torch.no_grad()
+def watch(
+    model: Any, video: Video, *, longest: int = 48, largest: int = 192, sure_above: float | None = None
+) -> Watched:
+    """The beginning of a video, at most so many frames, and pictures at most so large, from the slots with which it is
+    scored. A video of few pixels is shown at its own size, so its ids here are those that were scored."""
+    size = _shown_size(video.size, largest)
+    frames, inputs, true_ids = _read(video, min(longest, len(video)), size, model.size)
+    device = next(model.parameters()).device
+    clip = Clip(torch.from_numpy(inputs).permute(0, 3, 1, 2)[None].to(device).float() / 255)
+    output = model.unroll(clip, fresh_state(model, video))
+    if torch.isnan(output.log_masks).any():
+        raise BadInput(f"some masks of {video.name} are not numbers: broken weights?")
+    shown = model.explain(output) if isinstance(model, ExplainingModel) else Explanation()
+    return Watched(
+        name=video.name,
+        slots=output.log_masks.shape[2],
+        frames=frames,
+        true_ids=true_ids,
+        ids=winners(output.log_masks[0], size, output.enlargement, sure_above),
+        reconstruction=_pixels(shown.reconstruction, size),
+        forecast=_pixels(shown.forecast, size),
+        divergence=None if shown.divergence is None else shown.divergence[0].cpu().numpy(),
+    )
+
+
+def _shown_size(size: tuple[int, int], largest: int) -> tuple[int, int]:
+    scale = min(1.0, largest / max(size))
+    return max(1, round(scale * size[0])), max(1, round(scale * size[1]))
+
+
+def _read(
+    video: Video, length: int, size: tuple[int, int], input_size: tuple[int, int]
+) -> tuple[np.ndarray, np.ndarray, np.ndarray | None]:
+    """Frames as they are shown and as the model takes them, and ids as they are shown; one frame after another, for
+    those of a large video would fill the memory."""
+    shown, inputs, ids = [], [], []
+    for t in range(length):
+        frame, true = video.read(t, t + 1), video.read_ids(t, t + 1)
+        shown.append(resized(frame, size, "stretch"))
+        inputs.append(resized(frame, input_size, "stretch"))
+        if true is not None:
+            ids.append(resized_ids(true, size, "stretch"))
+    return np.concatenate(shown), np.concatenate(inputs), np.concatenate(ids) if ids else None
+
+
+def _pixels(pictures: Float[Tensor, "1 T 3 h w"] | None, size: tuple[int, int]) -> UInt8[np.ndarray, "T H W 3"] | None:
+    if pictures is None:
+        return None
+    pixels = (pictures[0].permute(0, 2, 3, 1) * 255).round().to(torch.uint8).cpu().numpy()
+    return resized(np.ascontiguousarray(pixels), size, "stretch")

@@ -1,0 +1,1 @@
+"""The streaming segmenter, and the files it writes."""

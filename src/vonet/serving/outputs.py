@@ -1,0 +1,344 @@
+"""What segmented frames become on the disc, one class for each kind of file. Frames come one after the other and none
+is kept: what a format wants in another order waits in a temporary file."""
+
+from __future__ import annotations
+
+import csv
+import gzip
+import json
+import shutil
+import tempfile
+import zipfile
+from abc import ABC, abstractmethod
+from array import array
+from collections.abc import Iterable, Sequence
+from contextlib import ExitStack
+from dataclasses import dataclass
+from fractions import Fraction
+from pathlib import Path
+from typing import IO, Any
+
+import numpy as np
+from PIL import Image
+
+from vonet.data.resize import resized, resized_ids
+from vonet.errors import BadInput
+from vonet.figures.overlays import overlaid
+from vonet.serving import rle
+from vonet.serving.segmenter import SegmentedFrame
+from vonet.serving.tracks import Tracks, write_table
+
+
+@dataclass(frozen=True)
+class Source:
+    """What a writer knows of the video beforehand."""
+
+    name: str
+    rate: float
+    slots: int
+
+
+class Writer(ABC):
+    """Called with every frame and its picture's name; `finish` makes the file whole, `abandon` lets go of it."""
+
+    file: str
+
+    @abstractmethod
+    def __init__(self, folder: Path, source: Source): ...
+
+    @abstractmethod
+    def add(self, frame: SegmentedFrame, name: str) -> None: ...
+
+    @abstractmethod
+    def finish(self, tracks: Tracks) -> None: ...
+
+    def abandon(self) -> None:  # noqa: B027  # most have nothing to let go of
+        pass
+
+
+class Overlay(Writer):
+    """A video to look at: it has the times of the frames, and a size that players can show."""
+
+    file = "overlay.mp4"
+    largest, smallest = 1920, 256
+    ticks = 90_000
+
+    def __init__(self, folder: Path, source: Source):
+        import av
+
+        self._container = av.open(str(folder / self.file), "w")
+        self._rate = max(Fraction(source.rate).limit_denominator(1001), Fraction(1, 1001))
+        self._stream: Any = None
+        self._begin, self._last = 0.0, -1
+
+    def add(self, frame: SegmentedFrame, name: str) -> None:
+        import av
+
+        picture = overlaid(*self._at_size(frame.pixels, frame.ids))
+        if self._stream is None:
+            how = {"crf": "20", "preset": "veryfast"}
+            self._stream = self._container.add_stream("libx264", rate=self._rate, options=how)
+            self._stream.height, self._stream.width = picture.shape[:2]
+            self._stream.pix_fmt = "yuv420p"
+            self._stream.codec_context.time_base = Fraction(1, self.ticks)
+            self._begin = frame.seconds or 0.0
+        shown = av.VideoFrame.from_ndarray(picture, format="rgb24")
+        seconds = (frame.seconds or 0.0) - self._begin
+        self._last = max(self._last + 1, round(seconds * self.ticks))  # times in files may stand still or go back
+        shown.pts, shown.time_base = self._last, Fraction(1, self.ticks)
+        self._container.mux(self._stream.encode(shown))
+
+    def finish(self, tracks: Tracks) -> None:
+        self._container.mux(self._stream.encode())
+        self._container.close()
+
+    def abandon(self) -> None:
+        self._container.close()
+
+    def _at_size(self, pixels: np.ndarray, ids: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """Not too large to play, not too small to see, and even, as the codec wants it."""
+        h, w = pixels.shape[:2]
+        if self._stream is not None:
+            size = (self._stream.height, self._stream.width)
+        else:
+            scale = min(self.largest / max(h, w), float(max(1, self.smallest // max(h, w))))
+            size = (_even(h * scale), _even(w * scale))
+        if size == (h, w):
+            return pixels, ids
+        return resized(pixels[None], size, "stretch")[0], resized_ids(ids[None], size, "stretch")[0]
+
+
+def _even(side: float) -> int:
+    return max(2, 2 * round(side / 2))
+
+
+class Davis(Writer):
+    """A picture of ids for each frame, with the palette of DAVIS."""
+
+    file = "masks"
+
+    def __init__(self, folder: Path, source: Source):
+        if source.slots > 255:
+            raise BadInput(f"pictures of masks hold at most 255 ids; {source.slots} slots were asked for")
+        self._folder = folder / self.file
+        self._folder.mkdir()
+        self._palette = davis_palette()
+
+    def add(self, frame: SegmentedFrame, name: str) -> None:
+        picture = Image.fromarray(frame.ids)
+        picture.putpalette(self._palette)
+        picture.save(self._folder / f"{name}.png")
+
+    def finish(self, tracks: Tracks) -> None:
+        pass
+
+
+def davis_palette() -> list[int]:
+    """Of PASCAL VOC: the bits of a number, from the lowest on, go in turn to the high bits of red, green and blue."""
+    numbers = np.arange(256)[:, None]
+    channels = np.arange(3)
+    palette = np.zeros((256, 3), np.int64)
+    for place in range(8):
+        palette |= (numbers >> (3 * place + channels) & 1) << (7 - place)
+    return palette.ravel().tolist()
+
+
+CATEGORIES = [{"id": 1, "name": "object"}]
+
+
+class Coco(Writer):
+    """Every object of every frame with its mask, box and track."""
+
+    file = "coco.json"
+
+    def __init__(self, folder: Path, source: Source):
+        self._name, self._count = source.name, 0
+        self._out = (folder / self.file).open("w", encoding="utf-8")
+        self._images = _spool(folder)
+        self._out.write(f'{{"info": {json.dumps({"video": source.name})},\n"categories": {json.dumps(CATEGORIES)},\n')
+        self._out.write('"annotations": [')
+
+    def add(self, frame: SegmentedFrame, name: str) -> None:
+        masks = rle.encoded(frame.ids)
+        h, w = frame.ids.shape
+        image = {"id": frame.number, "file_name": name, "height": h, "width": w, "seconds": frame.seconds}
+        self._images.write(json.dumps(image) + "\n")
+        for track in frame.tracks:
+            self._count += 1
+            annotation = {
+                **{"id": self._count, "image_id": frame.number, "category_id": 1, "track_id": track.id},
+                **{"bbox": track.box, "area": track.area, "score": round(track.confidence, 4), "iscrowd": 0},
+                "segmentation": masks[track.id],
+            }
+            self._out.write(f"{',' if self._count > 1 else ''}\n{json.dumps(annotation)}")
+
+    def finish(self, tracks: Tracks) -> None:
+        self._out.write('\n],\n"images": ')
+        _write_list(self._out, _lines(self._images))
+        self._out.write("}\n")
+        self.abandon()
+
+    def abandon(self) -> None:
+        self._out.close()
+        self._images.close()
+
+
+class YouTubeVis(Writer):
+    """Every object with its masks in all frames, `null` where it is not seen."""
+
+    file = "ytvis.json"
+    parts = ("segmentations", "bboxes", "areas")
+
+    def __init__(self, folder: Path, source: Source):
+        self._name, self._path = source.name, folder / self.file
+        self._open = ExitStack()
+        self._names = self._open.enter_context(_spool(folder))
+        self._slots = [self._open.enter_context(_spool(folder)) for _ in range(source.slots)]
+        self._length, self._size = 0, (0, 0)
+        self._confidences = np.zeros(source.slots)
+        self._seen = np.zeros(source.slots, int)
+
+    def add(self, frame: SegmentedFrame, name: str) -> None:
+        masks = rle.encoded(frame.ids)
+        self._length, self._size = self._length + 1, frame.ids.shape
+        self._names.write(json.dumps(name) + "\n")
+        lines = ["[null, null, null]"] * len(self._slots)
+        for track in frame.tracks:
+            lines[track.id - 1] = json.dumps([masks[track.id], track.box, track.area])
+            self._confidences[track.id - 1] += track.confidence
+            self._seen[track.id - 1] += 1
+        for spool, line in zip(self._slots, lines, strict=True):
+            spool.write(line + "\n")
+
+    def finish(self, tracks: Tracks) -> None:
+        h, w = self._size
+        shape = {"height": h, "width": w, "length": self._length}
+        with self._path.open("w", encoding="utf-8") as out:
+            out.write(f'{{"categories": {json.dumps(CATEGORIES)},\n')
+            out.write(f'"videos": [{json.dumps({"id": 1, "name": self._name, **shape})[:-1]}, "file_names": ')
+            _write_list(out, _lines(self._names))
+            out.write('}],\n"annotations": [')
+            for place, slot in enumerate(np.flatnonzero(self._seen).tolist()):
+                score = round(self._confidences[slot] / self._seen[slot], 4)
+                about = {"id": slot + 1, "video_id": 1, "category_id": 1, "iscrowd": 0, "score": score, **shape}
+                out.write(f"{',' if place else ''}\n{json.dumps(about)[:-1]}")
+                for part, name in enumerate(self.parts):
+                    out.write(f', "{name}": ')
+                    _write_list(out, (json.dumps(json.loads(line)[part]) for line in _lines(self._slots[slot])))
+                out.write("}")
+            out.write("\n]}\n")
+        self.abandon()
+
+    def abandon(self) -> None:
+        self._open.close()
+
+
+class Mot(Writer):
+    """MOTChallenge: frame from 1, id, left, top, width, height, confidence, and three numbers that are not known."""
+
+    file = "mot.csv"
+
+    def __init__(self, folder: Path, source: Source):
+        self._out = (folder / self.file).open("w", newline="", encoding="utf-8")
+        self._writer = csv.writer(self._out, lineterminator="\n")
+
+    def add(self, frame: SegmentedFrame, name: str) -> None:
+        for track in frame.tracks:
+            self._writer.writerow([frame.number + 1, track.id, *track.box, f"{track.confidence:.4f}", -1, -1, -1])
+
+    def finish(self, tracks: Tracks) -> None:
+        self.abandon()
+
+    def abandon(self) -> None:
+        self._out.close()
+
+
+class Npz(Writer):
+    """For numpy: `ids` T H W, and the `numbers` and `seconds` of the frames."""
+
+    file = "ids.npz"
+
+    def __init__(self, folder: Path, source: Source):
+        self._path = folder / self.file
+        self._raw = tempfile.TemporaryFile(dir=folder)  # noqa: SIM115  # closed in `abandon`
+        self._packed = gzip.GzipFile(fileobj=self._raw, mode="wb", compresslevel=1)
+        self._numbers, self._seconds = array("q"), array("d")
+        self._size: tuple[int, ...] = ()
+        self._kind = np.dtype(np.uint8)
+
+    def add(self, frame: SegmentedFrame, name: str) -> None:
+        self._size, self._kind = frame.ids.shape, frame.ids.dtype
+        self._packed.write(np.ascontiguousarray(frame.ids).tobytes())
+        self._numbers.append(frame.number)
+        self._seconds.append(frame.seconds or 0.0)
+
+    def finish(self, tracks: Tracks) -> None:
+        self._packed.close()
+        self._raw.seek(0)
+        with zipfile.ZipFile(self._path, "w", zipfile.ZIP_DEFLATED, compresslevel=1) as archive:
+            with archive.open("ids.npy", "w", force_zip64=True) as member:
+                shape = (len(self._numbers), *self._size)
+                header = {"descr": self._kind.str, "fortran_order": False, "shape": shape}
+                np.lib.format.write_array_header_1_0(member, header)
+                with gzip.GzipFile(fileobj=self._raw) as unpacked:
+                    shutil.copyfileobj(unpacked, member, 1 << 20)
+            for name, values in (("numbers", self._numbers), ("seconds", self._seconds)):
+                with archive.open(f"{name}.npy", "w") as member:
+                    np.lib.format.write_array(member, np.array(values))
+        self.abandon()
+
+    def abandon(self) -> None:
+        self._packed.close()
+        self._raw.close()
+
+
+class TrackTable(Writer):
+    """A line for each object."""
+
+    file = "tracks.csv"
+
+    def __init__(self, folder: Path, source: Source):
+        self._path = folder / self.file
+
+    def add(self, frame: SegmentedFrame, name: str) -> None:
+        pass
+
+    def finish(self, tracks: Tracks) -> None:
+        write_table(self._path, tracks.table())
+
+
+WRITERS: dict[str, type[Writer]] = {
+    "overlay": Overlay,
+    "tracks": TrackTable,
+    "masks": Davis,
+    "coco": Coco,
+    "ytvis": YouTubeVis,
+    "mot": Mot,
+    "npz": Npz,
+}
+DEFAULT = ("overlay", "tracks")
+
+
+def chosen(names: Sequence[str]) -> dict[str, type[Writer]]:
+    """The writers of these names; "all" for every one."""
+    unknown = [name for name in names if name not in WRITERS and name != "all"]
+    if unknown:
+        raise BadInput(f"there is no output {unknown[0]!r}; there are {', '.join(WRITERS)} and all")
+    return {name: kind for name, kind in WRITERS.items() if name in names or "all" in names}
+
+
+def _spool(folder: Path) -> IO[str]:
+    """Beside the results: what the system keeps temporary files in may be memory."""
+    return tempfile.TemporaryFile("w+", encoding="utf-8", dir=folder)  # who asks for it closes it
+
+
+def _lines(spool: IO[str]) -> Iterable[str]:
+    spool.seek(0)
+    return (line.rstrip("\n") for line in spool)
+
+
+def _write_list(out: IO[str], items: Iterable[str]) -> None:
+    out.write("[")
+    for place, item in enumerate(items):
+        out.write(f"{',' if place else ''}{item}")
+    out.write("]")

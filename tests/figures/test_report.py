@@ -1,0 +1,95 @@
+"""`vonet report`, from a training to the file."""
+
+import json
+import os
+import re
+import shutil
+import sys
+
+import numpy as np
+import pytest
+from PIL import Image
+
+from vonet import cli, report
+from vonet.errors import BadInput
+from vonet.experiments.vonet import VIDEO_SCORES
+from vonet.figures import paper
+
+
+def run_command(monkeypatch, *arguments):
+    monkeypatch.setattr(sys, "argv", ["vonet", *map(str, arguments)])
+    cli.main()
+
+
+def data_of(page):
+    text = page.read_text(encoding="utf-8")
+    return json.loads(re.search(r'id="data">(.*?)</script>', text, re.S).group(1))
+
+
+def test_a_run_knows_its_videos_and_is_evaluated_once(monkeypatch, trained, capsys):
+    run_command(monkeypatch, "report", trained, "--videos", 2, "--frames", 3)
+    page = trained / "report.html"
+    assert str(page) in capsys.readouterr().out
+    data = data_of(page)
+    assert data["title"] == "vonet-sprites"
+    assert [video["frames"] for video in data["videos"]] == [3, 3]
+    assert set(data["videos"][0]["sheets"]) == {"input", "reconstruction", "forecast"}
+    assert list(data["curves"]["losses"]) == ["reconstruction", "kl"]
+    assert len(data["curves"]["scores"]["fg_ari"]) == 2
+    (evaluation,) = (trained / "evaluation").glob("*.json")
+    scored = json.loads(evaluation.read_text())
+    by_kind = {method["kind"]: method for method in data["scores"]["methods"]}
+    assert set(by_kind) == {"model", "offline", "trivial", "ceiling"}  # of sprites the paper has no scores
+    assert by_kind["model"]["scores"]["fg_ari"] == scored["fg_ari"]
+    assert data["verdict"] == scored["verdict"]
+    monkeypatch.setattr(report, "evaluate", None)  # would be called again
+    run_command(monkeypatch, "report", trained, "--videos", 1, "--out", trained / "other.html")
+    assert data_of(trained / "other.html")["verdict"] == scored["verdict"]
+
+
+def test_videos_without_true_ids_have_no_scores(monkeypatch, trained, tmp_path):
+    rng = np.random.default_rng(0)
+    (tmp_path / "clip").mkdir()
+    for t in range(3):
+        Image.fromarray(rng.integers(0, 255, (40, 60, 3), np.uint8)).save(tmp_path / "clip" / f"{t:03d}.png")
+    run_command(
+        monkeypatch, "report", trained / "model.safetensors", "--data", tmp_path / "clip", "--out", tmp_path / "a.html"
+    )
+    data = data_of(tmp_path / "a.html")
+    assert data["scores"]["methods"] == []
+    assert "objects" not in data["videos"][0]
+    assert data["verdict"] == ""
+    assert data["curves"]["losses"] == {}
+
+
+def test_mistakes_are_said(trained, tmp_path):
+    alone = tmp_path / "alone"
+    alone.mkdir()
+    shutil.copy(trained / "model.safetensors", alone)
+    for arguments, words in (
+        ({"run": alone}, "alone: which videos it was trained on is not known; add --data VIDEOS"),
+        ({"run": alone / "model.safetensors"}, "add --data VIDEOS"),
+        ({"run": tmp_path / "nothing"}, "there are no weights at"),
+        ({"run": trained, "videos": 0}, "--videos is 0; it must be 1 or more"),
+        ({"run": trained, "split": "test"}, "has no split 'test'"),
+    ):
+        with pytest.raises(BadInput, match=re.escape(words)):
+            report.report(**arguments)
+    assert {path.name for path in alone.iterdir()} == {"model.safetensors"}
+
+
+def test_an_evaluation_older_than_the_weights_does_not_count(trained, world, tmp_path):
+    run, data = tmp_path / "run", world.resolve()
+    report.report(trained, videos=1, frames=2, progress=False)
+    shutil.copytree(trained, run)
+    assert report._earlier(run, data, "validation") is not None
+    assert report._earlier(run, data, "train") is None
+    later = (run / "model.safetensors").stat().st_mtime + 3600
+    os.utime(run / "model.safetensors", (later, later))
+    assert report._earlier(run, data, "validation") is None
+
+
+def test_the_papers_table_is_that_of_the_experiments():
+    for level, expected in VIDEO_SCORES.items():
+        found = paper.scores("VONet", level)
+        assert tuple(round(100 * found[name][0], 1) for name in ("fg_ari", "miou")) == expected

@@ -1,0 +1,83 @@
+"""Weights made on the spot, videos of every kind, and plain readers of what is written."""
+
+import struct
+from dataclasses import replace
+from fractions import Fraction
+
+import numpy as np
+import torch
+
+from tests.reduced import reduced_experiment
+from vonet import experiments, weights
+
+
+def save_weights(folder, **model):
+    """Of a model that has learned nothing, with larger weights, so that its masks are not all alike."""
+    experiment = reduced_experiment(experiments.get("vonet-sprites"))
+    experiment = replace(experiment, model=replace(experiment.model, **model))
+    made = experiment.build_model(seed=0)
+    with torch.no_grad():
+        for parameter in made.attention.parameters():
+            parameter.mul_(2.5)
+    weights.save(folder, made, experiment)
+    return folder
+
+
+def pictures(frames=6, height=48, width=64):
+    """A bright corner at the upper left and a square that moves right, over noise."""
+    made = np.random.default_rng(0).integers(0, 60, (frames, height, width, 3), dtype=np.uint8)
+    for t, frame in enumerate(made):
+        frame[: height // 2, : width // 2] = (220, 40, 40)
+        left = (8 * t) % (width - 8)
+        frame[-16:-4, left : left + 8] = (30, 200, 240)
+    return made
+
+
+def write_video(path, frames=None, codec="libx264", pixels="yuv420p", times=None, rate=10, **stream_options):
+    """`times`: in tenths of a second, if the rate is not steady."""
+    import av
+
+    frames = pictures() if frames is None else frames
+    path.parent.mkdir(parents=True, exist_ok=True)
+    with av.open(str(path), "w") as container:
+        stream = container.add_stream(codec, rate=rate, **stream_options)
+        stream.height, stream.width = frames[0].shape[:2]
+        stream.pix_fmt = pixels
+        for t, frame in enumerate(frames):
+            picture = av.VideoFrame.from_ndarray(frame, format="rgb24" if frame.shape[-1] == 3 else "rgba")
+            if times is not None:
+                picture.pts, picture.time_base = times[t], Fraction(1, 10)
+            container.mux(stream.encode(picture))
+        container.mux(stream.encode())
+    return path
+
+
+def turn_by_flag(path):
+    """As a phone that is held upright does: the pixels lie on their side, and the file says so. The upper left corner
+    of the pixels is the upper right one of the picture (ISO 14496-12, the matrix of `tkhd`)."""
+    data = bytearray(path.read_bytes())
+    at = data.index(b"tkhd") + 4 + 40
+    data[at : at + 36] = struct.pack(">9i", 0, 1 << 16, 0, -(1 << 16), 0, 0, 0, 0, 1 << 30)
+    path.write_bytes(data)
+    return path
+
+
+def plain_mask(segmentation):
+    """What COCO's compressed run lengths say, letter by letter."""
+    counts, at = [], 0
+    letters = segmentation["counts"]
+    while at < len(letters):
+        number, shift, more = 0, 0, True
+        while more:
+            bits = ord(letters[at]) - 48
+            number |= (bits & 31) << shift
+            more = bool(bits & 32)
+            shift += 5
+            at += 1
+            if not more and bits & 16:
+                number |= -1 << shift
+        counts.append(number + counts[-2] if len(counts) > 2 else number)
+    flat = [place % 2 for place, count in enumerate(counts) for _ in range(count)]
+    height, width = segmentation["size"]
+    flat += [0] * (height * width - len(flat))
+    return np.array(flat, bool).reshape(width, height).T
