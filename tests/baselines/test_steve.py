@@ -140,8 +140,8 @@ def test_tokens_are_a_draw_of_their_own(model):
 
 
 def test_the_token_loss_starts_at_chance():
-    """Σ over tokens of ln V, plus a little for the spread of untrained logits. Tokens are drawn: the likeliest ones of an
-    untrained dVAE are only a few."""
+    """Σ over tokens of ln V, plus a little for the spread of untrained logits. Tokens are drawn: the likeliest ones of
+    an untrained dVAE are only a few."""
     config = experiments.get("steve-laptop-a").model
     model = STEVE(config)
     with torch.no_grad():
