@@ -13,7 +13,7 @@ from vonet import experiments
 from vonet.experiments.models import build
 from vonet.interface import Clip, StreamingModel, total
 
-METHODS = ("vonet", "savi", "steve", "simone")
+METHODS = ("vonet", "monet", "vimon", "scalor", "savi", "steve", "simone")
 """Whose settings for MOVi-A are taken, at another size of the frames."""
 SIZES = (64, 128)
 FRAMES = 3

@@ -357,10 +357,10 @@ def test_tokens_are_drawn_as_often_as_their_logits_say():
     """Whatever the temperature; in evaluation the likeliest is taken. No gradient passes."""
     dvae = DVAE(DVAEConfig(vocabulary=4, width=8), (8, 8))
     logits = torch.tensor([0.0, 1.0, 2.0, -1.0], requires_grad=True).expand(1, 20_000, 4)
-    drawn = dvae.tokens_drawn(logits)
+    drawn = dvae.draw_tokens(logits)
     assert not drawn.requires_grad
     torch.testing.assert_close(drawn[0].bincount() / 20_000, logits[0, 0].detach().softmax(-1), atol=0.015, rtol=0)
-    assert (dvae.eval().tokens_drawn(logits) == 2).all()
+    assert (dvae.eval().draw_tokens(logits) == 2).all()
 
 
 @pytest.mark.parametrize("kernel", [3, 5])

@@ -267,7 +267,7 @@ def _parser() -> argparse.ArgumentParser:
 
     compare = commands.add_parser(
         "compare",
-        help="print a table of methods from recorded evaluations, the trivial ones included",
+        help="print methods side by side, from their recorded scores",
         description="Of runs that vonet evaluate has scored on the same videos. The table is Markdown.",
     )
     compare.add_argument("paths", type=Path, nargs="+", metavar="PATH", help="a run's folder, or an evaluation's .json")

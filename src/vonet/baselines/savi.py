@@ -32,6 +32,7 @@ from vonet.blocks.broadcast import SpatialBroadcast, SpatialBroadcastConfig, ble
 from vonet.blocks.frame_vectors import ConvStackConfig, FrameVectors, ResNetConfig, centred_grid
 from vonet.blocks.recurrent_slots import RecurrentSlots
 from vonet.blocks.slot_attention import SlotAttention, SlotAttentionConfig
+from vonet.blocks.transformer import check_heads
 from vonet.errors import BadInput, check_choice
 from vonet.interface import (
     Clip,
@@ -71,6 +72,7 @@ class SAViConfig:
         object.__setattr__(self, "size", tuple(self.size))  # a list, as JSON has it, will do
         check_size(self.size)
         check_slots(self.slots)
+        check_heads(self.slot_dim, self.predictor_heads)
         check_choice("enlargement", self.enlargement, Enlargement)
         if self.reduction < 1 or any(side % self.reduction for side in self.size):
             raise BadInput(
