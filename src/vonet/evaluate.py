@@ -64,7 +64,8 @@ def evaluate(
             )
 
         mine = in_all_processes(watch, chosen)
-        milliseconds = milliseconds_per_frame(model, frames_of(chosen[0], model.size, TIMED).to(processes.device))
+        shown = frames_of(chosen[0], model.size, TIMED).to(processes.device)
+        milliseconds = milliseconds_per_frame(model, shown, slots)
         others = in_all_processes(lambda share: evaluate_trivial(share, rules, number, cells, how, show), chosen)
     if mine is None or others is None:
         return None

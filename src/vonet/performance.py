@@ -32,7 +32,7 @@ def keep_freed_memory() -> bool:
     return all(mallopt(name, value) for name, value in settings.items())
 
 
-def milliseconds_per_frame(model: Any, frames: Any) -> float:
+def milliseconds_per_frame(model: Any, frames: Any, slots: int | None = None) -> float:
     """How long the model takes for a frame of a video, the median of these frames `T 3 H W` but the first two. A model
     that needs the whole clip gets it three times."""
     import torch
@@ -47,7 +47,7 @@ def milliseconds_per_frame(model: Any, frames: Any) -> float:
         return time.perf_counter() - begin, done
 
     with torch.inference_mode():
-        state = model.initial_state(1, generator=torch.Generator().manual_seed(0))
+        state = model.initial_state(1, slots, generator=torch.Generator().manual_seed(0))
         if not hasattr(model, "step"):
             clip = Clip(frames[None])
             return (
