@@ -13,7 +13,7 @@ from tests.reduced import random_clip, reduced, small_model
 from vonet.blocks.autoregressive import CausalTransformerConfig
 from vonet.blocks.broadcast import ShadedColourConfig
 from vonet.errors import BadInput
-from vonet.interface import Clip, SlotState, total
+from vonet.interface import Clip, total
 from vonet.model.attention import ContextMapConfig, DotAttention, DotAttentionConfig, ScaleShiftConfig, UNetAttention
 from vonet.model.backbone import BackboneConfig
 from vonet.model.broadcast_decoder import BroadcastDecoder, BroadcastDecoderConfig
@@ -85,7 +85,8 @@ def test_masks_sum_to_one_at_extreme_logits():
 
 
 def test_permuting_the_slots_permutes_everything_and_leaves_the_losses(model):
-    clip, state, order = random_clip(2, 3), model.initial_state(2), torch.tensor([2, 0, 3, 1])
+    clip, order = random_clip(2, 3), torch.tensor([2, 0, 3, 1])
+    state = model.unroll(random_clip(2, 1)).state  # where a video begins, the order in which regions are found counts
     permuted = state.map(lambda x: x[:, order])
     ours, theirs = model(clip, permuted), model(clip, state)
     torch.testing.assert_close(ours.log_masks, theirs.log_masks[:, :, order], atol=1e-4, rtol=1e-4)
@@ -161,7 +162,7 @@ def test_a_video_that_begins_resets_its_own_element_only(model):
     torch.testing.assert_close(restarted.log_masks[untouched], whole.log_masks[untouched])
     torch.testing.assert_close(restarted.log_masks[1, :2], whole.log_masks[1, :2])
     assert not torch.allclose(restarted.slots[1, 2:], whole.slots[1, 2:])
-    fresh = SlotState(model.initial_slots(state.noise), state.noise).map(lambda x: x[1:2])
+    fresh = model.restart(state, torch.ones(3, dtype=torch.bool)).map(lambda x: x[1:2])
     alone = model.unroll(Clip(clip.frames[1:2, 2:]), fresh)
     torch.testing.assert_close(restarted.slots[1:2, 2:], alone.slots, atol=1e-5, rtol=1e-5)
 
@@ -267,15 +268,20 @@ def test_the_attention_equals_its_plain_form_at_the_paper_s_size():
     torch.testing.assert_close(ours, theirs, atol=2e-4, rtol=1e-5)  # logarithms of masks near zero are less exact
 
 
-@pytest.mark.parametrize("norm", ["none", "layer"])
-@pytest.mark.parametrize("reduction", [2, 4])
-def test_the_attention_with_a_reduced_u_net_equals_its_plain_form(norm, reduction):
-    config = replace(reduced(PAPER).attention, estimate=DotAttentionConfig(norm=norm, scale=0.3), reduction=reduction)
+@pytest.mark.parametrize("finer", [None, 1, 2])
+@pytest.mark.parametrize("reduction", [1, 2, 4])
+def test_the_attention_with_a_reduced_u_net_and_expected_masks_equals_its_plain_form(reduction, finer):
+    """The expected masks may be finer than the features."""
+    config = replace(reduced(PAPER).attention, reduction=reduction)
     config = replace(config, unet=replace(config.unet, channels=(4, 6)))
+    expected = None
+    if finer is not None:
+        expected = torch.randn(2, 3, 16 * finer, 24 * finer, dtype=torch.float64).log_softmax(1)
     attention = UNetAttention(config, 12, 10, (16, 24)).double().eval()
     features, context = torch.randn(2, 12, 16, 24, dtype=torch.float64), torch.randn(2, 3, 10, dtype=torch.float64)
     with torch.no_grad():
-        ours, theirs = attention(features, context), plain.attention(attention, features, context)
+        ours = attention(features, context, expected)
+        theirs = plain.attention(attention, features, context, expected)
     torch.testing.assert_close(ours, theirs, atol=1e-6, rtol=1e-6)
 
 

@@ -266,6 +266,12 @@ def test_permuting_the_slots_of_a_state_permutes_what_follows():
     torch.testing.assert_close(permuted.state.regions, straight.state.regions[:, order], atol=1e-3, rtol=1e-3)
 
 
+def test_a_state_without_regions_is_refused():
+    model, paper = vonet_with_regions(), small_model()
+    with pytest.raises(BadInput, match="regions of shape none"):
+        model.step(torch.rand(2, 3, 32, 32), paper.initial_state(2))
+
+
 def test_the_decoder_does_not_teach_the_masks():
     model = vonet_with_regions()
     with torch.no_grad():

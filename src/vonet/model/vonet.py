@@ -262,6 +262,14 @@ class VONet(nn.Module):
     def _check_fit(self, frames: Tensor, state: SlotState) -> None:
         check_fit(frames, self.size, self.slot_encoder.value.weight)
         check_slot_state(state, len(frames), self.slot_dim)
+        if self.regions is not None:
+            wanted = (*state.slots.shape[:2], self.regions.width)
+            found = tuple(state.regions.shape) if isinstance(state, RegionState) else "none"
+            if found != wanted:
+                raise BadInput(
+                    f"the state has regions of shape {found}; expected {wanted}: start with "
+                    f"model.initial_state({len(frames)})"
+                )
 
 
 if TYPE_CHECKING:
