@@ -17,7 +17,7 @@ demo: setup
 	$(BIN)/vonet demo
 
 test: setup
-	$(BIN)/python -m pytest
+	OMP_NUM_THREADS=1 $(BIN)/python -m pytest --numprocesses logical --maxprocesses 4 --dist loadfile
 
 lint: setup
 	$(BIN)/ruff check .

@@ -4,9 +4,8 @@ import sys
 
 import numpy as np
 import pytest
-from PIL import Image
 
-from vonet import cli, weights
+from vonet import cli, demo, weights
 from vonet.data.sprites import sprite_videos
 
 
@@ -15,19 +14,19 @@ def run(monkeypatch, *arguments):
     cli.main()
 
 
-def test_demo_trains_and_draws(monkeypatch, tmp_path, capsys):
+def test_demo_learns_scores_segments_and_reports_and_uses_again_what_there_is(monkeypatch, tmp_path, capsys):
+    monkeypatch.setattr(demo, "VIDEOS", {"train": 3, "validation": 1, "test": 1})
     run(monkeypatch, "demo", "--updates", 2, "--out", tmp_path / "demo")
-    sheets = {path.name: np.asarray(Image.open(path)) for path in (tmp_path / "demo").glob("*.png")}
-    assert set(sheets) == {"learning.png", "objects.png"}
     said = capsys.readouterr().out
-    assert "FG-ARI" in said
-    assert "k-means" in said
-    assert weights.load(tmp_path / "demo")[1].name == "vonet-sprites"
-    frame = sprite_videos(1, seed=2)[0][0, 0]
-    assert np.array_equal(
-        sheets["objects.png"][2 : 2 + 96 : 3, 2 : 2 + 96 : 3], frame
-    )  # the first picture of the sheet
-    assert "objects.png" in said
+    for words in ("FG-ARI", "k-means", "report.html", "frames per second", "Next: vonet segment"):
+        assert words in said
+    assert weights.load(tmp_path / "demo/run")[1].name == "laptop-quick"
+    assert (tmp_path / "demo/run/report.html").stat().st_size > 10_000
+    assert len(list((tmp_path / "demo/segmented/just-trained").rglob("*.mp4"))) == 1
+    learned = (tmp_path / "demo/run/model.safetensors").read_bytes()
+    run(monkeypatch, "demo", "--updates", 2, "--out", tmp_path / "demo")
+    assert "has learned already" in capsys.readouterr().out
+    assert (tmp_path / "demo/run/model.safetensors").read_bytes() == learned
 
 
 def test_experiments_are_listed_and_shown(monkeypatch, capsys):

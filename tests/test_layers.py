@@ -43,8 +43,8 @@ ALLOWED = {
     },
     "draw": {"errors", "performance", "data", "training", "evaluation", "figures", "weights", "report"},
     "demo": {
-        *("errors", "interface", "performance", "data", "model", "training"),
-        *("figures", "evaluation", "experiments", "weights"),
+        *("errors", "data", "training", "evaluation", "experiments", "weights"),
+        *("evaluate", "train", "report", "serving"),
     },
     "cli": {
         *("errors", "performance", "completion", "data", "figures", "evaluation", "experiments"),

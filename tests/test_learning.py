@@ -9,7 +9,6 @@ from sklearn.metrics import adjusted_rand_score
 from vonet import experiments
 from vonet.data.sprites import sprite_videos
 from vonet.data.video import ArrayVideo
-from vonet.demo import train
 from vonet.interface import Clip
 from vonet.training.loop import Training, collapse
 from vonet.training.segments import Footage
@@ -25,12 +24,18 @@ def foreground_agreement(model) -> float:
     return np.mean([adjusted_rand_score(t[t > 0], f[t > 0]) for t, f in zip(ids, found, strict=True)])
 
 
+def training_on_sprites(experiment, model, videos: int) -> Training:
+    pixels, _ = sprite_videos(videos, seed=1)
+    footage = Footage([ArrayVideo(f"{i}", video) for i, video in enumerate(pixels)], model.size)
+    return Training(model, experiment.training, footage, seed=0)
+
+
 def test_vonet_finds_sprites():
     experiment = experiments.get("vonet-sprites")
     model = experiment.build_model(seed=0)
-    pixels, _ = sprite_videos(128, seed=1)
     before = foreground_agreement(model)
-    errors = [losses["reconstruction"] for losses in train(model, experiment.training, pixels, updates=400)]
+    training = training_on_sprites(experiment, model, videos=128)
+    errors = [training.step().losses["reconstruction"] for _ in range(400)]
     after = foreground_agreement(model)
     assert np.mean(errors[-20:]) < 0.1 * errors[0]
     assert before < 0.1
@@ -42,9 +47,7 @@ def test_a_bad_start_trips_the_alarm():
     experiment = experiments.get("vonet-sprites")
     vae = replace(experiment.model.sequential_vae, initial_log_std=0.0)
     model = replace(experiment, model=replace(experiment.model, sequential_vae=vae)).build_model(seed=0)
-    pixels, _ = sprite_videos(32, seed=1)
-    footage = Footage([ArrayVideo(f"{i}", video) for i, video in enumerate(pixels)], model.size)
-    training = Training(model, experiment.training, footage, seed=0)
+    training = training_on_sprites(experiment, model, videos=32)
     alarms = [collapse(training.step()) for _ in range(80)]
     assert alarms[0] is None
     assert sum("nearly uniform" in (alarm or "") for alarm in alarms[-20:]) > 10

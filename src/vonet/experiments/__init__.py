@@ -16,7 +16,7 @@ from vonet.experiments.baselines import (
     vimon_movi,
 )
 from vonet.experiments.experiment import Experiment
-from vonet.experiments.laptop import laptop_a
+from vonet.experiments.laptop import laptop_a, laptop_quick
 from vonet.experiments.savi import savi_laptop_a, savi_movi
 from vonet.experiments.simone import simone_laptop_a, simone_movi
 from vonet.experiments.sprites import vonet_sprites
@@ -30,6 +30,7 @@ _ALL = {
     for experiment in (
         vonet_sprites(),
         laptop_a(),
+        laptop_quick(),
         *(vonet_movi(level) for level in "abcde"),
         *(vonet_image_movi(level) for level in "cde"),
         monet_laptop_a(),

@@ -22,16 +22,15 @@ from vonet.training.optimizer import GroupConfig, OptimizerConfig
 from vonet.training.replay import ReplayConfig
 
 
-def laptop_a() -> Experiment[VONetConfig]:
-    """VONet on `vonet generate A --objects 3 6`: about twenty minutes on one core."""
-    updates = 1_500
-    rate = Schedule(((0, 1e-4), (100, 1e-3), (500, 1e-3), (updates, 5e-5)))
+def _laptop(name: str, summary: str, cost: str, updates: int) -> Experiment[VONetConfig]:
+    """On `vonet generate A --objects 3 6`."""
+    rate = Schedule(((0, 1e-4), (100, 1e-3), (max(101, updates // 3), 1e-3), (updates, 5e-5)))
     slot_dim = 64
     return Experiment(
-        name="laptop-a",
-        summary="VONet on generated level A with few objects, on a laptop",
+        name=name,
+        summary=summary,
         dataset="laptop-a",
-        cost="twenty minutes on one CPU core",
+        cost=cost,
         model=VONetConfig(
             size=(64, 64),
             slots=7,
@@ -55,7 +54,7 @@ def laptop_a() -> Experiment[VONetConfig]:
             segment=3,
             weights={
                 "reconstruction": constant(1.0),
-                "kl": Schedule(((0, 0.0), (1_000, 0.2 / slot_dim))),
+                "kl": Schedule(((0, 0.0), (updates * 2 // 3, 0.2 / slot_dim))),
                 "regions": constant(0.1),
             },
             optimizer=OptimizerConfig(
@@ -67,3 +66,11 @@ def laptop_a() -> Experiment[VONetConfig]:
             replay=ReplayConfig(videos=8, length=64, frames_per_update=1, frames_before_first_update=64),
         ),
     )
+
+
+def laptop_a() -> Experiment[VONetConfig]:
+    return _laptop("laptop-a", "VONet on generated level A with few objects", "20 minutes on one CPU core", 1_500)
+
+
+def laptop_quick() -> Experiment[VONetConfig]:
+    return _laptop("laptop-quick", "The same in a few minutes, for make demo", "4 minutes on one CPU core", 300)
