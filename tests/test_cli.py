@@ -1,11 +1,13 @@
+import re
 import shlex
 import subprocess
 import sys
+from dataclasses import replace
 
 import numpy as np
 import pytest
 
-from vonet import cli, demo, weights
+from vonet import cli, demo, experiments, reproduce, weights
 from vonet.data.sprites import sprite_videos
 
 
@@ -27,6 +29,21 @@ def test_demo_learns_scores_segments_and_reports_and_uses_again_what_there_is(mo
     run(monkeypatch, "demo", "--updates", 2, "--out", tmp_path / "demo")
     assert "has learned already" in capsys.readouterr().out
     assert (tmp_path / "demo/run/model.safetensors").read_bytes() == learned
+
+
+def test_what_is_reported_is_run_again_and_compared(monkeypatch, tmp_path, capsys):
+    quick = experiments.get("laptop-quick")
+    short = replace(quick, training=replace(quick.training, updates=2), measured={"fg_ari": 12.3, "offline_miou": 45.6})
+    monkeypatch.setattr(experiments, "get", lambda name: short)
+    small = replace(reproduce.REPORTED["laptop"][0], videos={"train": 2, "validation": 1})
+    monkeypatch.setattr(reproduce, "REPORTED", {"laptop": (small,)})
+    run(monkeypatch, "reproduce", "laptop", "--seeds", 0, "--out", tmp_path)
+    *_, first, second = capsys.readouterr().out.strip().splitlines()
+    assert re.fullmatch(r"\| laptop-quick \| fg_ari \| 12\.3 \| (\S+) \(\1\) \|", first)
+    assert re.fullmatch(r"\| laptop-quick \| offline_miou \| 45\.6 \| (\S+) \(\1\) \|", second)
+    with pytest.raises(SystemExit):
+        run(monkeypatch, "reproduce", "everything")
+    assert "nothing is reported as 'everything'; possible: laptop" in capsys.readouterr().err
 
 
 def test_experiments_are_listed_and_shown(monkeypatch, capsys):

@@ -42,13 +42,14 @@ ALLOWED = {
         *("evaluation", "figures", "experiments", "weights", "evaluate"),
     },
     "draw": {"errors", "performance", "data", "training", "evaluation", "figures", "weights", "report"},
+    "reproduce": {"errors", "data", "training", "evaluation", "experiments", "evaluate", "train"},
     "demo": {
         *("errors", "data", "training", "evaluation", "experiments", "weights"),
         *("evaluate", "train", "report", "serving"),
     },
     "cli": {
         *("errors", "performance", "completion", "data", "figures", "evaluation", "experiments"),
-        *("weights", "evaluate", "compare", "train", "report", "draw", "serving", "demo"),
+        *("weights", "evaluate", "compare", "train", "report", "draw", "serving", "demo", "reproduce"),
     },
     "__main__": {"cli"},
 }

@@ -71,7 +71,11 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--version", action="version", version=f"vonet {vonet.__version__}")
     commands = parser.add_subparsers(required=True, metavar="COMMAND", parser_class=argparse.ArgumentParser)
 
-    demo = commands.add_parser("demo", help="train a small VONet on a toy world and draw what it finds")
+    demo = commands.add_parser(
+        "demo",
+        help="make a world, learn from it, score, segment and report",
+        description="What is done already is used again; Ctrl-C and start again goes on.",
+    )
     demo.add_argument("--out", type=Path, default=Path("demo"), help="folder for the pictures (default: demo)")
     demo.add_argument("--updates", type=int, help="how long to train (default: as the experiment says)")
     demo.add_argument("--seed", type=int, default=0)
@@ -273,6 +277,18 @@ def _parser() -> argparse.ArgumentParser:
     compare.add_argument("paths", type=Path, nargs="+", metavar="PATH", help="a run's folder, or an evaluation's .json")
     compare.add_argument("--json", action="store_true", help="print as JSON")
     compare.set_defaults(run=_compare)
+
+    reproduce = commands.add_parser(
+        "reproduce",
+        help="rerun what we report, and compare",
+        description="Makes the world, trains, scores, and prints what was expected beside what was found. Interrupted "
+        "and started again it goes on.",
+    )
+    reproduce.add_argument("what", metavar="WHAT", help="laptop: laptop-quick and laptop-a, three seeds each")
+    reproduce.add_argument("--only", metavar="EXPERIMENT", help="just this experiment")
+    reproduce.add_argument("--seeds", type=int, nargs="+", metavar="SEED", help="just these seeds")
+    reproduce.add_argument("--out", type=Path, default=Path("reproduced"), help="where runs go (default: reproduced)")
+    reproduce.set_defaults(run=_reproduce)
 
     experiments = commands.add_parser("experiments", help="list the experiments, or show one in full")
     experiments.add_argument("name", nargs="?")
@@ -503,6 +519,12 @@ def _compare(arguments: argparse.Namespace) -> None:
 
     found = compare(arguments.paths)
     print(json.dumps(found.as_json(), indent=2) if arguments.json else found.table())
+
+
+def _reproduce(arguments: argparse.Namespace) -> None:
+    from vonet.reproduce import reproduce
+
+    print(reproduce(arguments.what, arguments.out, arguments.only, arguments.seeds))
 
 
 def _experiments(arguments: argparse.Namespace) -> None:

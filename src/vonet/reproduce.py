@@ -1,0 +1,84 @@
+"""Rerun what we report: make the worlds, train, score, and print what is found beside what is expected.
+
+Interrupted and started again it goes on; what is done already is used again.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+
+from vonet import experiments
+from vonet.data.scenes.generate import generate
+from vonet.data.scenes.video import WorldConfig
+from vonet.data.work import cores
+from vonet.errors import BadInput
+from vonet.evaluate import evaluate, file_name
+from vonet.evaluation.report import EVALUATION, Report
+from vonet.train import TrainOptions, train
+from vonet.training import checkpoint
+
+
+@dataclass(frozen=True)
+class Reported:
+    """An experiment, and the generated world in which we ran it."""
+
+    experiment: str
+    world: WorldConfig
+    videos: Mapping[str, int]
+    seeds: tuple[int, ...] = (0, 1, 2)
+
+
+LAPTOP_WORLD = WorldConfig("A", size=64, frames=24, seed=0, objects=(3, 6))
+REPORTED = {
+    "laptop": (
+        Reported("laptop-quick", LAPTOP_WORLD, {"train": 300, "validation": 64}),
+        Reported("laptop-a", LAPTOP_WORLD, {"train": 2_000, "validation": 128}),
+    ),
+}
+
+
+def reproduce(name: str, out: Path, only: str | None = None, seeds: Sequence[int] | None = None) -> str:
+    """The table of what was expected and found."""
+    if name not in REPORTED:
+        raise BadInput(f"nothing is reported as {name!r}; possible: {', '.join(REPORTED)}")
+    chosen = [reported for reported in REPORTED[name] if only in (None, reported.experiment)]
+    if not chosen:
+        known = ", ".join(reported.experiment for reported in REPORTED[name])
+        raise BadInput(f"{only!r} is not among the experiments of {name!r}: {known}")
+    lines = ["| experiment | score | expected | found (each seed) |", "|---|---|---|---|"]
+    for reported in chosen:
+        lines += _rows(reported, out, tuple(seeds) if seeds else reported.seeds)
+    return "\n".join(lines)
+
+
+def _rows(reported: Reported, out: Path, seeds: Sequence[int]) -> list[str]:
+    experiment = experiments.get(reported.experiment)
+    world = out / f"world-{sum(reported.videos.values())}"
+    generate(reported.world, dict(reported.videos), world, cores())
+    reports = [_run(reported.experiment, world, out / f"{reported.experiment}-seed{seed}", seed) for seed in seeds]
+    found = [{**report.as_json(), **_offline(report)} for report in reports]
+    rows = []
+    for score, expected in experiment.measured.items():
+        values = [100 * scores[score] for scores in found]
+        each = ", ".join(f"{value:.1f}" for value in values)
+        rows.append(f"| {experiment.name} | {score} | {expected:.1f} | {np.mean(values):.1f} ({each}) |")
+    return rows
+
+
+def _offline(report: Report) -> dict[str, float]:
+    return {f"offline_{name}": value for name, value in report.as_json()["offline"].items()}
+
+
+def _run(name: str, world: Path, folder: Path, seed: int) -> Report:
+    experiment = experiments.get(name)
+    done = (checkpoint.latest(folder) or {"update": 0})["update"]
+    if done < experiment.training.updates:
+        train(experiment, world, folder, TrainOptions(seed=seed, videos=8), resume=done > 0)
+    report = evaluate(folder, world)
+    assert report is not None, "one process reproduces"
+    report.write(folder / EVALUATION, file_name(report))
+    return report
