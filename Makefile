@@ -2,7 +2,7 @@
 PYTHON ?= python3
 BIN := .venv/bin
 
-.PHONY: setup demo test lint bench clean
+.PHONY: setup demo test lint bench results clean
 .DEFAULT_GOAL := demo
 
 setup: .venv/installed
@@ -26,6 +26,9 @@ lint: setup
 
 bench: setup
 	$(BIN)/python -m benchmarks
+
+results: setup
+	$(BIN)/python -m results
 
 clean:
 	rm -rf .venv demo bench.json bench-attention.*
