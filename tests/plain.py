@@ -41,11 +41,13 @@ def unet_decode(unet, e: Tensor, skips: list[Tensor]) -> Tensor:
     return F.conv2d(x, unet.logits.weight, unet.logits.bias).squeeze(1)
 
 
-def estimated_log_masks(estimate, features: Tensor, context: Tensor) -> Tensor:
-    features = estimate.feature_norm(features.permute(0, 2, 3, 1)).permute(0, 3, 1, 2)
-    context = estimate.context_norm(context) * estimate.scale
+def estimated_logits(estimate, features: Tensor, context: Tensor) -> Tensor:
     keys = F.conv2d(features, estimate.key.weight[:, :, None, None], estimate.key.bias)
-    return torch.einsum("bchw,bkc->bkhw", keys, context).log_softmax(dim=1)
+    return torch.einsum("bchw,bkc->bkhw", keys, context * estimate.scale)
+
+
+def estimated_log_masks(estimate, features: Tensor, context: Tensor) -> Tensor:
+    return estimated_logits(estimate, features, context).log_softmax(dim=1)
 
 
 def unet_input(features: Tensor, estimated: Tensor, context: Tensor) -> Tensor:
@@ -106,19 +108,22 @@ def trajectory(module, y: Tensor, r: Tensor) -> Tensor:
     return normalised * module.norm.weight + module.norm.bias
 
 
-def attention(module: UNetAttention, features: Tensor, context: Tensor) -> Tensor:
+def attention(module: UNetAttention, features: Tensor, context: Tensor, expected: Tensor | None = None) -> Tensor:
     """Parallel attention, slots in the batch dimension, with the paper's context map."""
     assert isinstance(module.conditioning, ContextMap)
-    batch = len(features)
+    batch, (h, w) = len(features), features.shape[-2:]
     estimated = estimated_log_masks(module.estimate, features, context)
-    small, smaller = features, estimated
-    if module.reduction > 1:
-        small = F.avg_pool2d(features, module.reduction)
-        smaller = F.avg_pool2d(estimated.exp(), module.reduction).log()
-    h, skips = unet_encode(module.unet, unet_input(small, smaller, context).flatten(0, 1))
-    q = slot_transformer(module.transformer, h.unflatten(0, (batch, -1)))
+    if expected is not None:
+        logits = estimated_logits(module.estimate, features, context)
+        larger = F.interpolate(logits, size=expected.shape[-2:], mode="bilinear", align_corners=False)
+        estimated = (larger + expected).log_softmax(dim=1)
+    size = (h // module.reduction, w // module.reduction)
+    small = F.adaptive_avg_pool2d(features, size)
+    smaller = estimated if estimated.shape[-2:] == size else F.adaptive_avg_pool2d(estimated.exp(), size).log()
+    e, skips = unet_encode(module.unet, unet_input(small, smaller, context).flatten(0, 1))
+    q = slot_transformer(module.transformer, e.unflatten(0, (batch, -1)))
     change = unet_decode(module.unet, q.flatten(0, 1), skips).unflatten(0, (batch, -1))
-    if module.reduction > 1:
+    if estimated.shape[-2:] != size:
         change = F.interpolate(change, size=estimated.shape[-2:], mode="bilinear", align_corners=False)
     return (change + estimated).log_softmax(dim=1)
 

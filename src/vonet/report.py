@@ -46,7 +46,7 @@ def report(
     folder = run if run.is_dir() else None
     data = data or run_data(folder)
     chosen = validation_or_all(vonet.data.open(data), split)
-    evaluation = _evaluation(run, folder, data, chosen, scored, progress)
+    evaluation = _evaluation(run, folder, data, chosen, model.slots, scored, progress)
     entries = log.read(folder / LOG) if folder else []
     path = out or (folder or Path()) / "report.html"
     contents = Contents(
@@ -85,7 +85,7 @@ def watched_videos(model: Any, videos: Sequence[Video], frames: int, progress: b
 
 
 def _evaluation(
-    run: Path, folder: Path | None, data: Path, videos: Videos, scored: int, progress: bool
+    run: Path, folder: Path | None, data: Path, videos: Videos, slots: int, scored: int, progress: bool
 ) -> Mapping[str, Any]:
     """What `vonet evaluate` wrote for these weights and videos, or, if it was not run yet, its result on the first few
     videos; nothing where there are no true ids to compare with."""
@@ -93,7 +93,7 @@ def _evaluation(
     if not all(video.has_ids for video in chosen):
         return {}
     split = chosen[0].split
-    earlier = _earlier(folder, data, split) if folder else None
+    earlier = _earlier(folder, data, split, slots) if folder else None
     if earlier is not None:
         return earlier
     found = evaluate(run, data, split=split, protocol=PROTOCOL, videos=scored, progress=progress)
@@ -103,14 +103,14 @@ def _evaluation(
     return found.as_json()
 
 
-def _earlier(folder: Path, data: Path, split: str) -> dict[str, Any] | None:
-    """The evaluation of most videos that is not older than the weights."""
+def _earlier(folder: Path, data: Path, split: str, slots: int) -> dict[str, Any] | None:
+    """The evaluation of most videos, with the slots that are shown, that is not older than the weights."""
     trained = (folder / weights.WEIGHTS).stat().st_mtime
     found = []
     for path in sorted((folder / EVALUATION).glob("*.json")):
         about = read_evaluation(path)
-        same = (Path(about["data"]).resolve(), about["split"], about["protocol"]) == (data.resolve(), split, PROTOCOL)
-        if same and path.stat().st_mtime >= trained:
+        how = Path(about["data"]).resolve(), about["split"], about["protocol"], about["slots"]
+        if how == (data.resolve(), split, PROTOCOL, slots) and path.stat().st_mtime >= trained:
             found.append(about)
     return max(found, key=lambda about: (about["videos"], about["seeds"]), default=None)
 

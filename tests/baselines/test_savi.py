@@ -90,3 +90,5 @@ def test_contradictions_are_refused():
         SpatialBroadcastConfig(kernel=4)
     with pytest.raises(BadInput, match="0 slots"):
         SAViConfig(slots=0)
+    with pytest.raises(BadInput, match="cannot be shared by 3 heads"):
+        SAViConfig(predictor_heads=3)

@@ -152,7 +152,7 @@ def test_the_token_loss_starts_at_chance():
 
 def test_only_tokens_that_occur_and_positions_that_are_read_learn():
     model = STEVE(reduced(STEVEConfig()))
-    model.decoder.dvae.tokens_drawn = lambda logits: torch.randint(5, logits.shape[:2])
+    model.decoder.dvae.draw_tokens = lambda logits: torch.randint(5, logits.shape[:2])
     model(random_clip(1, 2)).losses["tokens"].sum().backward()
     touched = model.decoder.embedding.weight.grad.abs().sum(-1) > 0
     assert touched.tolist() == [True] * 5 + [False] * 19
@@ -170,6 +170,6 @@ def test_three_clips_are_learned_by_heart_and_by_their_slots():
     model.eval()
     with torch.no_grad():
         slots = model.unroll(clip, model.initial_state(3, generator=torch.Generator().manual_seed(0))).slots
-        tokens = dvae.tokens_drawn(dvae.logits(clip.frames.flatten(0, 1)))
+        tokens = dvae.draw_tokens(dvae.logits(clip.frames.flatten(0, 1)))
         right, wrong = (model.decoder.surprise(tokens, s.flatten(0, 1)).mean() for s in (slots, slots.roll(1, dims=0)))
     assert wrong > 1.3 * right

@@ -7,7 +7,7 @@ from vonet.figures.watched import Watched
 
 GREYS = (10, 80, 150, 220)
 """Frame t is all of one grey."""
-NAME = "clip </script><b>one</b>"
+NAME = "clip </script><b>one</b> /*SCRIPT*/"
 LOG = [
     *({"update": u, "seconds": u, "losses": {"kl": 1e4 / u, "reconstruction": 3.0}} for u in (10, 20, 30, 40)),
     *({"update": u, "seconds": u, "scores": {"fg_ari": u / 100, "miou": 0.5}} for u in (20, 40)),

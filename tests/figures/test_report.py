@@ -82,11 +82,12 @@ def test_an_evaluation_older_than_the_weights_does_not_count(trained, world, tmp
     run, data = tmp_path / "run", world.resolve()
     report.report(trained, videos=1, frames=2, progress=False)
     shutil.copytree(trained, run)
-    assert report._earlier(run, data, "validation") is not None
-    assert report._earlier(run, data, "train") is None
+    assert report._earlier(run, data, "validation", 5) is not None
+    assert report._earlier(run, data, "train", 5) is None
+    assert report._earlier(run, data, "validation", 24) is None
     later = (run / "model.safetensors").stat().st_mtime + 3600
     os.utime(run / "model.safetensors", (later, later))
-    assert report._earlier(run, data, "validation") is None
+    assert report._earlier(run, data, "validation", 5) is None
 
 
 def test_the_papers_table_is_that_of_the_experiments():

@@ -77,6 +77,15 @@ def test_models_need_not_explain_themselves(model, video):
     assert np.array_equal(silent.ids, watch(model, video).ids)
 
 
+@pytest.mark.parametrize("name", ["savi-laptop-a", "monet-laptop-a", "simone-laptop-a"])
+def test_other_methods_show_what_they_have(video, name):
+    torch.manual_seed(0)
+    shown = watch(experiments.get(name).build_model().eval(), video)
+    assert (shown.reconstruction is not None) == (name == "savi-laptop-a")
+    assert shown.forecast is shown.divergence is None
+    assert shown.ids.shape == video.ids.shape
+
+
 def test_without_a_prior_there_is_no_forecast(video):
     config = experiments.get("vonet-sprites").model
     config = replace(config, sequential_vae=replace(config.sequential_vae, prior=None))

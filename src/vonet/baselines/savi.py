@@ -32,8 +32,19 @@ from vonet.blocks.broadcast import SpatialBroadcast, SpatialBroadcastConfig, ble
 from vonet.blocks.frame_vectors import ConvStackConfig, FrameVectors, ResNetConfig, centred_grid
 from vonet.blocks.recurrent_slots import RecurrentSlots
 from vonet.blocks.slot_attention import SlotAttention, SlotAttentionConfig
+from vonet.blocks.transformer import check_heads
 from vonet.errors import BadInput, check_choice
-from vonet.interface import Clip, Enlargement, Output, SlotState, StreamingModel, VideoModel, check_size, check_slots
+from vonet.interface import (
+    Clip,
+    Enlargement,
+    Explanation,
+    Output,
+    SlotState,
+    StreamingModel,
+    VideoModel,
+    check_size,
+    check_slots,
+)
 
 SQUARED_ERROR = 0.5**0.5
 """The σ with which an error is (x − μ)² / 2σ² = (x − μ)²."""
@@ -61,6 +72,7 @@ class SAViConfig:
         object.__setattr__(self, "size", tuple(self.size))  # a list, as JSON has it, will do
         check_size(self.size)
         check_slots(self.slots)
+        check_heads(self.slot_dim, self.predictor_heads)
         check_choice("enlargement", self.enlargement, Enlargement)
         if self.reduction < 1 or any(side % self.reduction for side in self.size):
             raise BadInput(
@@ -114,6 +126,9 @@ class SAVi(RecurrentSlots):
         painted = [blend(*self.decode(slots)) for slots in output.slots.unbind(1)]
         enlarged = [F.interpolate(x, size=self.size, mode="bilinear", align_corners=False) for x in painted]
         return torch.stack(enlarged, dim=1).clamp(0, 1)
+
+    def explain(self, output: Output) -> Explanation:
+        return Explanation(reconstruction=self.pictures(output))
 
     def parameter_groups(self) -> dict[str, list[nn.Parameter]]:
         return {"model": list(self.parameters())}

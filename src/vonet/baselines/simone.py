@@ -15,8 +15,9 @@ grid has so many cells, frames of 64x64 (the paper does not say; from 128x128 th
 Deviations from GI: learning decodes half of the frames and every second pixel in both directions, as GI, but beginning
 at a random one of the first where GI always takes the even ones; evaluation decodes the means where GI draws for each
 pixel, which speckles the masks; the KL of frames has a prior of its own shape (GI's fails unless T = K); every layer of
-the transformers has a start of its own where GI copies one; the latents' log standard deviation has a start that can
-be chosen (`initial_log_std`). The mixture is taken for each colour by itself, as GI does.
+the transformers has a start of its own where GI copies one; the heads of the latents start as everywhere in vonet,
+scaled to GI's size, and their log standard deviation where one likes (`initial_log_std`). The mixture is taken for each
+colour by itself, as GI does.
 """
 
 from __future__ import annotations
@@ -34,6 +35,7 @@ from torch import Tensor, nn
 
 from vonet.blocks.broadcast import mixture_error
 from vonet.blocks.gaussian import Gaussian, GaussianHead, unit_divergence
+from vonet.blocks.transformer import check_heads
 from vonet.errors import BadInput
 from vonet.interface import Clip, EmptyState, Enlargement, Output, VideoModel, check_batch, check_fit, check_size
 
@@ -76,6 +78,7 @@ class SIMONeConfig:
                 f"frames of {self.size[0]}x{self.size[1]}, reduced {reduced} times, cannot be pooled to a grid of "
                 f"{self.grid}: its two sides must divide those of the reduced frame"
             )
+        check_heads(self.width, self.heads)
         if not 1 <= self.pixel_stride <= min(self.size):
             raise BadInput(f"pixel_stride is {self.pixel_stride}; it must be from 1 to the frame's side")
 
@@ -138,9 +141,7 @@ class SIMONe(nn.Module):
             GaussianHead(config.width, config.latent_hidden, config.latent_dim, config.initial_log_std)
             for _ in range(2)
         )
-        with (
-            torch.no_grad()
-        ):  # as small as GI's, or the noise of some latents would begin ten times as large as others'
+        with torch.no_grad():  # as small as GI's: else some latents begin with ten times the noise of others
             for head in (self.object_head, self.frame_head):
                 head.mlp[-1].weight.mul_(0.3)  # type: ignore[operator, union-attr]
         self.decoder = PixelDecoder(config.decoder, config.latent_dim)
@@ -185,24 +186,12 @@ class SIMONe(nn.Module):
         the means. What belongs to the clip is said of each of its frames."""
         self._check(clip, state)
         objects, frames = self.encode(clip.frames)
-        target = clip.frames
         if self.training:
-            which, rows, columns = self._chosen(target.shape[1])
-            places = self._places(target.shape[1], rows, columns)[which]
-            shape = (len(target), len(which), self.slots, places.shape[1], self.latent_dim)
-            colours, logits = self.decoder(
-                _drawn(objects, shape, "b k d -> b 1 k 1 d"),
-                _drawn(Gaussian(frames.mean[:, which], frames.log_std[:, which]), shape, "b t d -> b t 1 1 d"),
-                places,
-            )
-            small = (len(rows), len(columns))
-            colours, log_masks = colours.mT.unflatten(-1, small), standardised(logits).unflatten(-1, small)
-            target = target[:, which][..., rows[:, None], columns]
+            target, colours, log_masks = self._decode_some(clip.frames, objects, frames)
         else:
-            colours, log_masks = self._decode_means(objects, frames)
-        error = mixture_error(
-            target.flatten(0, 1), colours.flatten(0, 1), log_masks.flatten(0, 1), self.sigma
-        ).unflatten(0, target.shape[:2])
+            target, (colours, log_masks) = clip.frames, self._decode_means(objects, frames)
+        error = mixture_error(target.flatten(0, 1), colours.flatten(0, 1), log_masks.flatten(0, 1), self.sigma)
+        error = error.unflatten(0, target.shape[:2])
         of_clip = {
             "reconstruction": error.mean(1, keepdim=True) / math.prod(target.shape[-2:]),
             "object_kl": unit_divergence(objects).mean(1, keepdim=True),
@@ -223,6 +212,23 @@ class SIMONe(nn.Module):
             torch.arange(begin, side, self.pixel_stride) for begin, side in zip(begins, self.size, strict=True)
         )
         return which, rows, columns
+
+    def _decode_some(
+        self, target: Float[Tensor, "B T 3 H W"], objects: Gaussian, frames: Gaussian
+    ) -> tuple[Float[Tensor, "B t 3 h w"], Float[Tensor, "B t K 3 h w"], Float[Tensor, "B t K h w"]]:
+        """The frames and pixels of the target that are decoded in learning, and what draws of the latents make of them:
+        colours and log-masks."""
+        which, rows, columns = self._chosen(target.shape[1])
+        places = self._places(target.shape[1], rows, columns)[which]
+        shape = (len(target), len(which), self.slots, places.shape[1], self.latent_dim)
+        colours, logits = self.decoder(
+            _drawn(objects, shape, "b k d -> b 1 k 1 d"),
+            _drawn(Gaussian(frames.mean[:, which], frames.log_std[:, which]), shape, "b t d -> b t 1 1 d"),
+            places,
+        )
+        size = (len(rows), len(columns))
+        log_masks = standardised(logits).unflatten(-1, size)
+        return target[:, which][..., rows[:, None], columns], colours.mT.unflatten(-1, size), log_masks
 
     def _places(self, time: int, rows: Int[Tensor, " h"], columns: Int[Tensor, " w"]) -> Float[Tensor, "T P 3"]:
         """(t, y, x) of each pixel: time from 0 to 1, rows and columns from −1 to 1."""

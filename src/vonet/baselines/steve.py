@@ -35,7 +35,8 @@ from vonet.blocks.layers import linear, mlp
 from vonet.blocks.recurrent_slots import RecurrentSlots
 from vonet.blocks.slot_attention import SlotAttention, SlotAttentionConfig
 from vonet.blocks.tokens import TokenPredictor
-from vonet.interface import Clip, Output, SlotState, StreamingModel, VideoModel, check_size, check_slots
+from vonet.blocks.transformer import check_heads
+from vonet.interface import Clip, Explanation, Output, SlotState, StreamingModel, VideoModel, check_size, check_slots
 from vonet.schedule import Schedule
 
 
@@ -59,6 +60,7 @@ class STEVEConfig:
         object.__setattr__(self, "size", tuple(self.size))  # a list, as JSON has it, will do
         check_size(self.size)
         check_slots(self.slots)
+        check_heads(self.slot_dim, self.predictor_heads)
 
     @property
     def losses(self) -> tuple[str, ...]:
@@ -118,7 +120,7 @@ class STEVE(RecurrentSlots):
         dvae = self.decoder.dvae
         logits = dvae.logits(frames)
         losses = {
-            "tokens": self.decoder.surprise(dvae.tokens_drawn(logits), output.slots.flatten(0, 1)),
+            "tokens": self.decoder.surprise(dvae.draw_tokens(logits), output.slots.flatten(0, 1)),
             "pixels": dvae.pixel_error(frames, dvae.soft_tokens(logits, update)),
         }
         return replace(output, losses={name: loss.unflatten(0, batch_time) for name, loss in losses.items()})
@@ -127,6 +129,9 @@ class STEVE(RecurrentSlots):
     def pictures(self, output: Output) -> Float[Tensor, "B T 3 H W"]:
         """The frames as the slots see them, token after token."""
         return self.decoder.picture(output.slots.flatten(0, 1)).unflatten(0, output.slots.shape[:2])
+
+    def explain(self, output: Output) -> Explanation:
+        return Explanation(reconstruction=self.pictures(output))
 
     def parameter_groups(self) -> dict[str, list[nn.Parameter]]:
         """What prepares the slots for the decoder learns with the encoder, as C has it."""

@@ -18,7 +18,7 @@ from torch import Tensor, nn
 from torch.autograd.function import once_differentiable
 
 from vonet.blocks.random import drop_mask, dropout
-from vonet.errors import BadInput
+from vonet.blocks.transformer import check_heads
 
 Advance = Callable[[Tensor, Tensor, Tensor, Tensor], Tensor]
 # Queries are taken this many at a time, so that keys in the future of all of them are never touched.
@@ -96,8 +96,7 @@ class CausalTransformerConfig:
     dropout: float = 0.1
 
     def __post_init__(self) -> None:
-        if self.width % self.heads:
-            raise BadInput(f"a width of {self.width} cannot be shared by {self.heads} heads: use a multiple")
+        check_heads(self.width, self.heads)
 
 
 class CausalBlock(nn.Module):

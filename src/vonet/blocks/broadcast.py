@@ -157,11 +157,6 @@ def blend_error(
     pictures: Float[Tensor, "B K 3 H W"],
     log_masks: Float[Tensor, "B K H W"],
     sigma: float,
-    brightness: float = 1.0,
 ) -> Float[Tensor, " B"]:
-    """(x − Σ_k m_k μ_k)² / 2σ², summed over the frame (SAVi). `brightness` is what a difference in brightness (the mean
-    of the colours) counts beside one in hue."""
-    difference = frames - blend(pictures, log_masks)
-    if brightness != 1:
-        difference = difference + (brightness - 1) * difference.mean(dim=1, keepdim=True)
-    return difference.square().sum((1, 2, 3)) / (2 * sigma**2)
+    """(x − Σ_k m_k μ_k)² / 2σ², summed over the frame (SAVi)."""
+    return (frames - blend(pictures, log_masks)).square().sum((1, 2, 3)) / (2 * sigma**2)

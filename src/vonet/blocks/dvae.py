@@ -108,7 +108,7 @@ class DVAE(nn.Module):
         """
         return (self._noisy(logits) / self.temperature(update)).softmax(-1)
 
-    def tokens_drawn(self, logits: Float[Tensor, "B N V"]) -> Int[Tensor, "B N"]:
+    def draw_tokens(self, logits: Float[Tensor, "B N V"]) -> Int[Tensor, "B N"]:
         """Tokens drawn with the probabilities that the logits say, whatever the temperature; the most likely ones in
         evaluation. No gradient passes."""
         return hard(self._noisy(logits.detach()))

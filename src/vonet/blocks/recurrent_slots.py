@@ -11,7 +11,6 @@ computed for all frames at once, and only slot attention and prediction go from 
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
 import torch
@@ -117,8 +116,9 @@ class RecurrentSlots(nn.Module):
     def unroll(self, clip: Clip, state: SlotState | None = None) -> Output:
         """Watch a clip; masks are made frame by frame, to spare memory."""
         seen, last = self.watch(clip, state)
-        frames: Iterator[tuple[Tensor, Tensor]] = zip(seen.slots.unbind(1), seen.log_attention.unbind(1), strict=True)
-        return self._output(seen, torch.stack([self.log_masks(*frame) for frame in frames], dim=1), last)
+        frames = zip(seen.slots.unbind(1), seen.log_attention.unbind(1), strict=True)
+        log_masks = torch.stack([self.log_masks(slots, log_attention) for slots, log_attention in frames], dim=1)
+        return self._output(seen, log_masks, last)
 
     def _output(self, seen: Corrected, log_masks: Float[Tensor, "B T K h w"], last: SlotState) -> Output:
         return Output(log_masks, self.size, self.enlargement, seen.slots, seen.previous_slots, last)

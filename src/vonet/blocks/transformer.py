@@ -10,6 +10,13 @@ from jaxtyping import Float
 from torch import Tensor, nn
 
 from vonet.blocks.layers import mlp
+from vonet.errors import BadInput
+
+
+def check_heads(width: int, heads: int) -> None:
+    """Refuse heads that cannot share a width."""
+    if heads < 1 or width % heads:
+        raise BadInput(f"a width of {width} cannot be shared by {heads} heads: use a multiple")
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -11,6 +11,7 @@ import html
 import io
 import json
 import math
+import re
 import zlib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -67,14 +68,13 @@ class Contents:
 
 def write_page(path: Path, contents: Contents) -> None:
     data = json.dumps(_data(contents), separators=(",", ":"), allow_nan=False).replace("<", "\\u003c")
-    text = _file("report.html")
-    for place, filling in {
+    parts = {
         "TITLE": html.escape(contents.title),
         "STYLE": _file("report.css"),
         "DATA": data,
         "SCRIPT": "\n".join(_file(name) for name in SCRIPTS),
-    }.items():
-        text = text.replace(f"/*{place}*/", filling, 1)
+    }
+    text = re.sub(rf"/\*({'|'.join(parts)})\*/", lambda place: parts[place[1]], _file("report.html"))
     with written_aside(path) as aside:
         aside.write_text(text, encoding="utf-8")
 

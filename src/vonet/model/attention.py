@@ -14,7 +14,6 @@ The U-Net gives only a change, in log space, of a mask estimated by comparing th
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import Literal
 
 import torch
 import torch.nn.functional as F
@@ -26,22 +25,12 @@ from vonet.blocks.conv import conv_of_constant
 from vonet.blocks.layers import linear
 from vonet.blocks.transformer import SlotTransformer, SlotTransformerConfig
 from vonet.blocks.unet import Modulation, UNet, UNetConfig
-from vonet.errors import BadInput, check_choice
-
-Norm = Literal["none", "layer"]
+from vonet.errors import BadInput
 
 
 @dataclass(frozen=True, kw_only=True)
 class DotAttentionConfig:
     """The estimated masks; alone they are the paper's ablation wo-UNet."""
-
-    norm: Norm = "none"
-    """Whether contexts and features are layer-normed before they are compared: then no slot can win by being loud."""
-    scale: float | None = None
-    """Of the scalar products; None: D^−½, the paper's. Larger ones begin with masks that differ."""
-
-    def __post_init__(self) -> None:
-        check_choice("norm", self.norm, Norm)
 
 
 class DotAttention(nn.Module):
@@ -53,20 +42,16 @@ class DotAttention(nn.Module):
     def __init__(self, config: DotAttentionConfig, feature_dim: int, slot_dim: int, size: tuple[int, int]):
         super().__init__()
         self.key = linear(feature_dim, slot_dim)
-        self.scale = slot_dim**-0.5 if config.scale is None else config.scale
-        layer = config.norm == "layer"
-        self.feature_norm = nn.LayerNorm(feature_dim) if layer else nn.Identity()
-        self.context_norm = nn.LayerNorm(slot_dim, bias=False) if layer else nn.Identity()
+        self.scale = slot_dim**-0.5
 
     def forward(
         self,
         features: Float[Tensor, "B C h w"],
         context: Float[Tensor, "B K D"],
-        expected: Float[Tensor, "B K h w"] | None = None,
-    ) -> Float[Tensor, "B K h w"]:
-        context = self.context_norm(context) * self.scale
-        cells = self.feature_norm(features.permute(0, 2, 3, 1)).flatten(1, 2)  # B h*w C
-        logits = torch.baddbmm((context @ self.key.bias).unsqueeze(-1), context @ self.key.weight, cells.mT)
+        expected: Float[Tensor, "B K _ _"] | None = None,
+    ) -> Float[Tensor, "B K _ _"]:
+        context = context * self.scale
+        logits = torch.baddbmm((context @ self.key.bias).unsqueeze(-1), context @ self.key.weight, features.flatten(2))
         logits = logits.unflatten(-1, features.shape[-2:])
         if expected is not None:
             logits = _at_size(logits, expected.shape[-2:]) + expected
@@ -162,8 +147,8 @@ class UNetAttention(nn.Module):
         self,
         features: Float[Tensor, "B C h w"],
         context: Float[Tensor, "B K D"],
-        expected: Float[Tensor, "B K h w"] | None = None,
-    ) -> Float[Tensor, "B K h w"]:
+        expected: Float[Tensor, "B K _ _"] | None = None,
+    ) -> Float[Tensor, "B K _ _"]:
         """`expected` log-masks, where the slots have regions, add to the estimated ones."""
         batch = features.shape[0]
         estimated = self.estimate(features, context, expected)

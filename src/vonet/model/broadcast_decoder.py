@@ -6,7 +6,6 @@ Not the paper's, but what learns on a laptop, and what MONet and SAVi use.
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from functools import partial
 from typing import Literal
 
 import torch.nn.functional as F
@@ -35,9 +34,6 @@ class BroadcastDecoderConfig:
     """How K pictures explain one frame: by their blend Σ m·μ (SAVi) or as a mixture of Gaussians (MONet)."""
     sigma: float = 0.1
     """Standard deviation of a colour around what the slots say."""
-    brightness: float = 1.0
-    """What a difference in brightness counts beside one in hue, in a blend. Light and shade change the brightness of
-    things, so that with 1 it pays to cut a lit ball into bands (docs/log.md)."""
     reduction: int = 1
     """The frame is explained at its size divided by this."""
     enlargement: Enlargement = "bilinear"
@@ -46,8 +42,6 @@ class BroadcastDecoderConfig:
     def __post_init__(self) -> None:
         check_choice("reading", self.reading, Reading)
         check_choice("enlargement", self.enlargement, Enlargement)
-        if self.reading == "mixture" and self.brightness != 1:
-            raise BadInput("a mixture cannot count brightness less: use a blend, or brightness 1")
 
 
 class BroadcastDecoder(nn.Module):
@@ -62,9 +56,7 @@ class BroadcastDecoder(nn.Module):
             )
         self.size, self.reduction = size, config.reduction
         self.small = (size[0] // config.reduction, size[1] // config.reduction)
-        self.error = (
-            mixture_error if config.reading == "mixture" else partial(blend_error, brightness=config.brightness)
-        )
+        self.error = mixture_error if config.reading == "mixture" else blend_error
         self.sigma, self.enlargement = config.sigma, config.enlargement
         self.paint: SpatialBroadcast | ShadedColour
         if isinstance(config.painter, SpatialBroadcastConfig):

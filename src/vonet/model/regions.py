@@ -46,10 +46,10 @@ SEED_SHARE, SEED_EXTENT = 0.02, 0.06
 class RegionsConfig:
     cell: int = 1
     """Pixels along the side of a cell, the unit in which masks are made."""
-    hue: float = 0.06
+    hue: float = 0.07
     """How far a pixel's hue is from its region's, as a standard deviation of its colours from 0 to 1; and its
     brightness, of which light and shade change more."""
-    brightness: float = 0.2
+    brightness: float = 0.25
     surest: float = 0.3
     """Regions that turn out evener than that, such as the ground, may reckon with less: with this share at least."""
     habit: float = 300.0
@@ -60,14 +60,14 @@ class RegionsConfig:
     """How many cells speak against any shading: so small regions have hardly one."""
     extent: float = 0.03
     """The smallest standard deviation of a region in the plane, as a share of the frame's side."""
-    toll: float = 6.0
+    toll: float = 3.0
     """How many cells a region pays for being there at all: one that is worth no more dies out (Figueiredo and Jain,
     "Unsupervised learning of finite mixture models", 2002)."""
     inertia: float = 10.0
     """Of how many cells a region is before half of its motion is believed."""
     rounds: int = 3
     """Of EM after each region that is found in a first frame."""
-    grain: int = 5
+    grain: int = 3
     """Cells along the side of the smallest thing that is looked for; odd."""
     surprise: float = 10.0
     """A slot that has nothing is given what is least explained, if that is worse by so much, per cell, than half of the

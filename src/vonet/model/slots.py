@@ -55,7 +55,7 @@ class SlotEncoder(nn.Module):
         self.value = linear(feature_dim, slot_dim)
 
     def forward(
-        self, features: Float[Tensor, "B C h w"], log_masks: Float[Tensor, "B K h w"]
+        self, features: Float[Tensor, "B C h w"], log_masks: Float[Tensor, "B K _ _"]
     ) -> Float[Tensor, "B K D"]:
         masks = log_masks.exp()
         if masks.shape[-2:] != features.shape[-2:]:
@@ -91,9 +91,6 @@ class Trajectory(nn.Module):
 @dataclass(frozen=True, kw_only=True)
 class ContextConfig:
     hidden_ratio: int = 2
-    residual: bool = False
-    """c = r + MLP(r): a slot looks for what it holds, and learns only how to differ from that. The model then begins as
-    a clustering that follows (`VONet._begin_as_clustering`)."""
 
 
 class Context(nn.Module):
@@ -102,7 +99,6 @@ class Context(nn.Module):
     def __init__(self, config: ContextConfig, slot_dim: int):
         super().__init__()
         self.mlp = mlp(slot_dim, config.hidden_ratio * slot_dim, slot_dim)
-        self.residual = config.residual
 
     def forward(self, slots: Float[Tensor, "B K D"]) -> Float[Tensor, "B K D"]:
-        return slots + self.mlp(slots) if self.residual else self.mlp(slots)
+        return self.mlp(slots)

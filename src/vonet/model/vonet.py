@@ -42,7 +42,6 @@ from vonet.interface import (
 from vonet.model.attention import DotAttention, DotAttentionConfig, UNetAttention, UNetAttentionConfig
 from vonet.model.backbone import Backbone, BackboneConfig
 from vonet.model.broadcast_decoder import BroadcastDecoder, BroadcastDecoderConfig
-from vonet.model.compactness import scatter
 from vonet.model.decoder import TokenDecoder, TokenDecoderConfig
 from vonet.model.regions import Regions, RegionsConfig
 from vonet.model.sequential_vae import SequentialVAE, SequentialVAEConfig
@@ -69,15 +68,14 @@ class VONetConfig:
     backbone: BackboneConfig = field(default_factory=BackboneConfig)
     attention: UNetAttentionConfig | DotAttentionConfig = field(default_factory=UNetAttentionConfig)
     regions: RegionsConfig | None = None
-    """Whether slots remember where their thing is and how it looks, and begin where the first frame has things."""
+    """Whether slots remember where their thing is and how it looks. Then masks are learned from the regions' free
+    energy, and the decoder teaches only what the slots hold; else the decoder teaches both (the paper)."""
     initial_slots: InitialSlotsConfig = field(default_factory=InitialSlotsConfig)
     context: ContextConfig = field(default_factory=ContextConfig)
     slot_encoder: SlotEncoderConfig = field(default_factory=SlotEncoderConfig)
     trajectory: TrajectoryConfig = field(default_factory=TrajectoryConfig)
     sequential_vae: SequentialVAEConfig = field(default_factory=SequentialVAEConfig)
     decoder: TokenDecoderConfig | BroadcastDecoderConfig = field(default_factory=TokenDecoderConfig)
-    compact: bool = False
-    """Whether scattered masks are a loss, "scatter", of their own."""
     enlargement: Enlargement = "nearest"
     """How masks reach the frame's size."""
 
@@ -96,7 +94,6 @@ class VONetConfig:
         names = {
             "kl": self.sequential_vae.prior is not None,
             "regions": self.regions is not None,
-            "scatter": self.compact,
         }
         return (*decoder.losses, *(name for name, present in names.items() if present))
 
@@ -107,12 +104,11 @@ class VONet(nn.Module):
         D, C = config.slot_dim, config.backbone.feature_dim
         self.slots, self.slot_dim = config.slots, D
         self.size, self.enlargement = config.size, config.enlargement
-        self.compact = config.compact
         self.backbone = Backbone(config.backbone, config.size)
-        self.cells = self.backbone.feature_size
         attention = UNetAttention if isinstance(config.attention, UNetAttentionConfig) else DotAttention
         self.attention = attention(config.attention, C, D, self.backbone.feature_size)  # type: ignore[arg-type]
         self.regions = Regions(config.regions, config.size) if config.regions is not None else None
+        self.cells = self.regions.size if self.regions is not None else self.backbone.feature_size
         self.initial_slots = InitialSlots(config.initial_slots, D)
         self.context = Context(config.context, D)
         self.slot_encoder = SlotEncoder(config.slot_encoder, C, D)
@@ -120,26 +116,18 @@ class VONet(nn.Module):
         self.sequential_vae = SequentialVAE(config.sequential_vae, D)
         decoder = TokenDecoder if isinstance(config.decoder, TokenDecoderConfig) else BroadcastDecoder
         self.decoder = decoder(config.decoder, D, config.size)  # type: ignore[arg-type]
-        if config.context.residual:
-            self._begin_as_clustering()
+        if self.regions is not None:
+            self._begin_as_expected()
         self.to(memory_format=torch.channels_last)  # type: ignore[call-overload]  # else each convolution copies its weight
 
-    def _begin_as_clustering(self) -> None:
-        """Before anything is learned, the slots are clusters that follow: a slot holds the mean features under its
-        mask, and looks in the next frame for what is like them. Else slots begin as fixed classes, such as all that is
-        dark, which explain frames well and have nothing to do with objects, and it takes long to get away from that.
-        Places count less than looks at first, so that the background is one cluster and not many regions."""
-        estimate = self.attention.estimate if isinstance(self.attention, UNetAttention) else self.attention
-        gru, D = self.trajectory.gru, self.slot_dim
-        with torch.no_grad():
-            nn.init.orthogonal_(self.slot_encoder.value.weight)
-            estimate.key.weight.copy_(self.slot_encoder.value.weight)
-            for parameter in gru.parameters():
-                parameter.zero_()
-            gru.weight_ih[2 * D :] = torch.eye(D)
-            for head in (self.trajectory.mlp[-1], self.context.mlp[-1]):
-                head.weight.zero_()  # type: ignore[operator, union-attr]
-            self.backbone.position[-1].weight.mul_(0.3)  # type: ignore[operator, union-attr]
+    def _begin_as_expected(self) -> None:
+        """Before anything is learned, the masks are those that the regions make one expect."""
+        if isinstance(self.attention, UNetAttention):
+            silent = [self.attention.estimate.key, self.attention.unet.logits]
+        else:
+            silent = [self.attention.key]
+        for parameter in (p for part in silent for p in part.parameters()):
+            nn.init.zeros_(parameter)
 
     # ---- one frame -------------------------------------------------------------------------------------------------
 
@@ -216,15 +204,14 @@ class VONet(nn.Module):
         losses = self.decode(clip.frames.flatten(0, 1), latents, output.log_masks.flatten(0, 1), update)
         if (prior := self.sequential_vae.prior) is not None:
             losses["kl"] = prior.divergence(posterior, prior(output.previous_slots.flatten(0, 1))).sum(-1)
-        if self.regions is not None:
-            losses["regions"] = self.regions.free_energy(clip.frames.flatten(0, 1), output.log_masks.flatten(0, 1))
-        if self.compact:
-            losses["scatter"] = scatter(output.log_masks.flatten(0, 1))
         return replace(output, losses={name: loss.unflatten(0, batch_time) for name, loss in losses.items()})
 
     def decode(self, frames: Tensor, latents: Tensor, log_masks: Tensor, update: int) -> dict[str, Tensor]:
-        """How badly the latents explain each frame, by name."""
-        return self.decoder(frames, latents, log_masks, update)
+        """How badly the latents and the masks explain each frame, by name."""
+        if self.regions is None:
+            return self.decoder(frames, latents, log_masks, update)
+        losses = self.decoder(frames, latents, log_masks.detach(), update)
+        return {**losses, "regions": self.regions.free_energy(frames, log_masks)}
 
     # ---- looking inside --------------------------------------------------------------------------------------------
 
@@ -275,6 +262,14 @@ class VONet(nn.Module):
     def _check_fit(self, frames: Tensor, state: SlotState) -> None:
         check_fit(frames, self.size, self.slot_encoder.value.weight)
         check_slot_state(state, len(frames), self.slot_dim)
+        if self.regions is not None:
+            wanted = (*state.slots.shape[:2], self.regions.width)
+            found = tuple(state.regions.shape) if isinstance(state, RegionState) else "none"
+            if found != wanted:
+                raise BadInput(
+                    f"the state has regions of shape {found}; expected {wanted}: start with "
+                    f"model.initial_state({len(frames)})"
+                )
 
 
 if TYPE_CHECKING:
