@@ -69,7 +69,7 @@ def _laptop(name: str, summary: str, cost: str, updates: int) -> Experiment[VONe
 
 
 def laptop_a() -> Experiment[VONetConfig]:
-    return _laptop("laptop-a", "VONet on generated level A with few objects", "20 minutes on one CPU core", 1_500)
+    return _laptop("laptop-a", "VONet on generated level A with few objects", "10 minutes on one CPU core", 600)
 
 
 def laptop_quick() -> Experiment[VONetConfig]:
