@@ -22,7 +22,9 @@ from vonet.training.optimizer import GroupConfig, OptimizerConfig
 from vonet.training.replay import ReplayConfig
 
 
-def _laptop(name: str, summary: str, cost: str, updates: int) -> Experiment[VONetConfig]:
+def _laptop(
+    name: str, summary: str, cost: str, updates: int, measured: tuple[float, float, float, float]
+) -> Experiment[VONetConfig]:
     """On `vonet generate A --objects 3 6`."""
     rate = Schedule(((0, 1e-4), (100, 1e-3), (max(101, updates // 3), 1e-3), (updates, 5e-5)))
     slot_dim = 64
@@ -31,6 +33,7 @@ def _laptop(name: str, summary: str, cost: str, updates: int) -> Experiment[VONe
         summary=summary,
         dataset="laptop-a",
         cost=cost,
+        measured=dict(zip(("fg_ari", "miou", "offline_fg_ari", "offline_miou"), measured, strict=True)),
         model=VONetConfig(
             size=(64, 64),
             slots=7,
@@ -69,8 +72,20 @@ def _laptop(name: str, summary: str, cost: str, updates: int) -> Experiment[VONe
 
 
 def laptop_a() -> Experiment[VONetConfig]:
-    return _laptop("laptop-a", "VONet on generated level A with few objects", "10 minutes on one CPU core", 600)
+    return _laptop(
+        "laptop-a",
+        summary="VONet on generated level A with few objects",
+        cost="10 minutes on one CPU core",
+        updates=600,
+        measured=(77.0, 72.5, 80.6, 74.7),
+    )
 
 
 def laptop_quick() -> Experiment[VONetConfig]:
-    return _laptop("laptop-quick", "The same in a few minutes, for make demo", "4 minutes on one CPU core", 300)
+    return _laptop(
+        "laptop-quick",
+        summary="The same in half the time, for make demo",
+        cost="5 minutes on one CPU core",
+        updates=300,
+        measured=(74.4, 71.2, 76.9, 71.6),
+    )
