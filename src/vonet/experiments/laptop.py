@@ -75,7 +75,7 @@ def laptop_a() -> Experiment[VONetConfig]:
     return _laptop(
         "laptop-a",
         summary="VONet on generated level A with few objects",
-        cost="10 minutes on one CPU core",
+        cost="8 minutes on one CPU core",
         updates=600,
         measured=(77.0, 72.5, 80.6, 74.7),
     )
@@ -85,7 +85,7 @@ def laptop_quick() -> Experiment[VONetConfig]:
     return _laptop(
         "laptop-quick",
         summary="The same in half the time, for make demo",
-        cost="5 minutes on one CPU core",
+        cost="4 minutes on one CPU core",
         updates=300,
-        measured=(74.4, 71.2, 76.9, 71.6),
+        measured=(75.0, 71.6, 78.0, 72.3),
     )
