@@ -428,6 +428,7 @@ def test_killed_at_random_moments_it_loses_nothing(tmp_path):
 
 
 def test_ctrl_c_ends_quietly_and_goes_on_later(tmp_path):
+    signal.signal(signal.SIGINT, signal.default_int_handler)  # it is ignored where a shell runs us in the background
     arguments = [*COMMAND, "--train", "400", "--validation", "0", "--out", str(tmp_path / "w")]
     process = subprocess.Popen(arguments, stderr=subprocess.PIPE, text=True)
     while not list((tmp_path / "w").rglob("*.npz")):
