@@ -28,6 +28,7 @@ def evaluation(name, fg_ari, videos=2, seeds=1, **about):
     found = [ArrayVideo(f"sprites {i}", *pair) for i, pair in enumerate(zip(pixels, ids, strict=True))]
     rows += evaluate_trivial(found, PROTOCOLS["vonet"], 4, (32, 32), "nearest", progress=False)
     known = {"experiment": name, "split": None, "protocol": "vonet", "slots": 4, "parameters": 1234567}
+    known |= {"data": "sprites", "videos": videos, "seeds": seeds, "masks": "nearest", "weights": name}
     return Report({**known, "milliseconds": 12.34, **about}, rows, {})
 
 

@@ -42,10 +42,10 @@ ALLOWED = {
         *("evaluation", "figures", "experiments", "weights", "evaluate"),
     },
     "draw": {"errors", "performance", "data", "training", "evaluation", "figures", "weights", "report"},
-    "reproduce": {"errors", "data", "training", "evaluation", "experiments", "evaluate", "train"},
+    "reproduce": {"errors", "data", "evaluation", "experiments", "evaluate", "train"},
     "demo": {
-        *("errors", "data", "training", "evaluation", "experiments", "weights"),
-        *("evaluate", "train", "report", "serving"),
+        *("errors", "data", "evaluation", "experiments", "weights"),
+        *("evaluate", "train", "report", "reproduce", "serving"),
     },
     "cli": {
         *("errors", "performance", "completion", "data", "figures", "evaluation", "experiments"),

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -11,7 +10,7 @@ from typing import Any
 
 from vonet.errors import BadInput
 from vonet.evaluation.protocol import SCORES
-from vonet.evaluation.report import EVALUATION, cell
+from vonet.evaluation.report import EVALUATION, cell, read_evaluation
 from vonet.evaluation.trivial import TRIVIAL
 
 COMPARED = ("fg_ari", "miou", "slots_per_object", "identity_switches")
@@ -70,7 +69,7 @@ def compare(paths: Sequence[Path]) -> Comparison:
     same rules; the trivial methods are those of the first."""
     if not paths:
         raise BadInput("nothing to compare was given; give folders of runs, or files that vonet evaluate wrote")
-    found = {file: _read(file) for file in map(_file, paths)}
+    found = {file: _with_rows(file) for file in map(_file, paths)}
     first_file, first = next(iter(found.items()))
     for file, other in found.items():
         for key in SAME:
@@ -106,14 +105,13 @@ def _file(path: Path) -> Path:
     return files[0]
 
 
-def _read(file: Path) -> dict[str, Any]:
-    try:
-        found = json.loads(file.read_text(encoding="utf-8"))
-    except (OSError, ValueError):
-        raise BadInput(f"{file} cannot be read; expected a file that vonet evaluate wrote") from None
-    wanted = ("experiment", "rows", *COMPARED)
-    if not isinstance(found, dict) or not all(key in found for key in wanted):
-        raise BadInput(f"{file} is not an evaluation; expected a file that vonet evaluate wrote")
+def _with_rows(file: Path) -> dict[str, Any]:
+    """What `vonet evaluate` wrote; what it prints with --json does not say which videos it is about."""
+    found = read_evaluation(file)
+    if "rows" not in found:
+        raise BadInput(
+            f"{file} has no scores of single videos; give the file that vonet evaluate wrote into its folder"
+        )
     return found
 
 

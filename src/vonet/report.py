@@ -14,7 +14,7 @@ from vonet.data.video import Video, Videos
 from vonet.errors import BadInput
 from vonet.evaluate import evaluate, file_name
 from vonet.evaluation import protocol as protocols
-from vonet.evaluation.report import read_evaluation
+from vonet.evaluation.report import EVALUATION, read_evaluation
 from vonet.experiments.experiment import Experiment
 from vonet.figures import paper
 from vonet.figures.page import Contents, Method, write_page
@@ -23,7 +23,7 @@ from vonet.performance import keep_freed_memory
 from vonet.training import checkpoint, log
 
 PROTOCOL = "vonet"
-EVALUATION, LOG = "evaluation", "log.jsonl"
+LOG = "log.jsonl"
 
 
 def report(

@@ -1,6 +1,6 @@
 """Rerun what we report: make the worlds, train, score, and print what is found beside what is expected.
 
-Interrupted and started again it goes on; what is done already is used again.
+Interrupted and started again it goes on; worlds and trainings that are done already are used again.
 """
 
 from __future__ import annotations
@@ -18,8 +18,7 @@ from vonet.data.work import cores
 from vonet.errors import BadInput
 from vonet.evaluate import evaluate, file_name
 from vonet.evaluation.report import EVALUATION, Report
-from vonet.train import TrainOptions, train
-from vonet.training import checkpoint
+from vonet.train import TrainOptions, train_to_the_end
 
 
 @dataclass(frozen=True)
@@ -74,10 +73,7 @@ def _offline(report: Report) -> dict[str, float]:
 
 
 def _run(name: str, world: Path, folder: Path, seed: int) -> Report:
-    experiment = experiments.get(name)
-    done = (checkpoint.latest(folder) or {"update": 0})["update"]
-    if done < experiment.training.updates:
-        train(experiment, world, folder, TrainOptions(seed=seed, videos=8), resume=done > 0)
+    train_to_the_end(experiments.get(name), world, folder, TrainOptions(seed=seed, videos=8))
     report = evaluate(folder, world)
     assert report is not None, "one process reproduces"
     report.write(folder / EVALUATION, file_name(report))

@@ -85,6 +85,15 @@ def train(experiment: Experiment, data: Path, out: Path, options: TrainOptions, 
         Run(experiment, data, out, options, processes, resume).learn(stop)
 
 
+def train_to_the_end(experiment: Experiment, data: Path, out: Path, options: TrainOptions) -> bool:
+    """Begin, or go on where `out` stands; False where there was nothing left to do."""
+    updates = options.updates or experiment.training.updates
+    done = (checkpoint.latest(out) or {"update": 0})["update"]
+    if done < updates:
+        train(experiment, data, out, options, resume=done > 0)
+    return done < updates
+
+
 def _restarted(out: Path, processes: Processes) -> bool:
     """Whether torchrun has started these processes again after one died, and there is something to go on with. Only
     the machine on which it died counts a restart, and a shared folder may show a new file late, so one process that

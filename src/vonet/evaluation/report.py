@@ -110,10 +110,10 @@ def read_evaluation(path: Path) -> dict[str, Any]:
     """A file that `vonet evaluate` wrote."""
     try:
         found = json.loads(path.read_text(encoding="utf-8"))
-        whole = {*HEADLINES, *HEADING, "std", "offline", "trivial", "ceiling", "paper", "weights"} <= found.keys()
-    except (OSError, ValueError, AttributeError):
-        whole = False
-    if not whole:
+    except (OSError, ValueError):
+        raise BadInput(f"{path} cannot be read; expected a JSON file that vonet evaluate wrote") from None
+    wanted = {*HEADLINES, *HEADING, "std", "offline", "trivial", "ceiling", "paper", "weights"}
+    if not isinstance(found, dict) or not wanted <= found.keys():
         raise BadInput(f"{path} is not an evaluation; possible are the JSON files that vonet evaluate writes")
     return found
 
