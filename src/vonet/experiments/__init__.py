@@ -16,7 +16,14 @@ from vonet.experiments.baselines import (
     vimon_movi,
 )
 from vonet.experiments.experiment import Experiment
-from vonet.experiments.laptop import laptop_a, laptop_quick
+from vonet.experiments.laptop import (
+    laptop_a,
+    laptop_a_tokens,
+    laptop_a_tokens_alone,
+    laptop_ablations,
+    laptop_c,
+    laptop_quick,
+)
 from vonet.experiments.savi import savi_laptop_a, savi_movi
 from vonet.experiments.simone import simone_laptop_a, simone_movi
 from vonet.experiments.sprites import vonet_sprites
@@ -31,6 +38,10 @@ _ALL = {
         vonet_sprites(),
         laptop_a(),
         laptop_quick(),
+        laptop_c(),
+        laptop_a_tokens(),
+        laptop_a_tokens_alone(),
+        *laptop_ablations(),
         *(vonet_movi(level) for level in "abcde"),
         *(vonet_image_movi(level) for level in "cde"),
         monet_laptop_a(),

@@ -20,7 +20,7 @@ def ablations(base: Experiment[VONetConfig]) -> Iterator[Experiment[VONetConfig]
     yield without_replay(base)
 
 
-def _variant(
+def variant(
     base: Experiment[VONetConfig],
     label: str,
     summary: str,
@@ -41,7 +41,7 @@ def _variant(
 
 
 def without_unet(base: Experiment[VONetConfig]) -> Experiment[VONetConfig]:
-    return _variant(
+    return variant(
         base, "wo-unet", "masks from scalar products alone", model=replace(base.model, attention=DotAttentionConfig())
     )
 
@@ -49,7 +49,7 @@ def without_unet(base: Experiment[VONetConfig]) -> Experiment[VONetConfig]:
 def with_weaker_kl(base: Experiment[VONetConfig], divisor: int, label: str) -> Experiment[VONetConfig]:
     weights = {**base.training.weights, "kl": base.training.weights["kl"].scaled(1 / divisor)}
     training = replace(base.training, weights=weights)
-    return _variant(base, f"kl-{label}", f"the divergence weighing {label} times less", training=training)
+    return variant(base, f"kl-{label}", f"the divergence weighing {label} times less", training=training)
 
 
 def without_kl(base: Experiment[VONetConfig]) -> Experiment[VONetConfig]:
@@ -57,14 +57,14 @@ def without_kl(base: Experiment[VONetConfig]) -> Experiment[VONetConfig]:
     model = replace(base.model, sequential_vae=replace(base.model.sequential_vae, prior=None))
     weights = {name: weight for name, weight in base.training.weights.items() if name != "kl"}
     training = replace(base.training, weights=weights)
-    return _variant(base, "wo-kld", "without the divergence", model=model, training=training)
+    return variant(base, "wo-kld", "without the divergence", model=model, training=training)
 
 
 def without_kl_balancing(base: Experiment[VONetConfig]) -> Experiment[VONetConfig]:
     prior = base.model.sequential_vae.prior or PriorConfig()
     vae = replace(base.model.sequential_vae, prior=replace(prior, kl=PlainKLConfig()))
-    return _variant(base, "wo-klbal", "with the plain divergence", model=replace(base.model, sequential_vae=vae))
+    return variant(base, "wo-klbal", "with the plain divergence", model=replace(base.model, sequential_vae=vae))
 
 
 def without_replay(base: Experiment[VONetConfig]) -> Experiment[VONetConfig]:
-    return _variant(base, "wo-replay", "each segment from fresh slots", training=replace(base.training, replay=None))
+    return variant(base, "wo-replay", "each segment from fresh slots", training=replace(base.training, replay=None))

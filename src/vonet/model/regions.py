@@ -46,10 +46,13 @@ SEED_SHARE, SEED_EXTENT = 0.02, 0.06
 class RegionsConfig:
     cell: int = 1
     """Pixels along the side of a cell, the unit in which masks are made."""
-    hue: float = 0.07
+    hue: float = 0.075
     """How far a pixel's hue is from its region's, as a standard deviation of its colours from 0 to 1; and its
     brightness, of which light and shade change more."""
-    brightness: float = 0.25
+    brightness: float = 0.2
+    dark: float = 0.4
+    """Hue is a share of the brightness, so that the lit and the shaded side of a thing have the same; but where it is
+    dark that share is noise, so this is added to the brightness first."""
     surest: float = 0.3
     """Regions that turn out evener than that, such as the ground, may reckon with less: with this share at least."""
     habit: float = 300.0
@@ -80,8 +83,8 @@ class RegionsConfig:
             raise BadInput(f"a shading of order {self.order} was asked for; possible are 0, 1 and 2")
         if self.grain < 1 or self.grain % 2 == 0 or self.cell < 1 or self.rounds < 0:
             raise BadInput(f"{self}: the grain must be odd, the cell at least 1 and the rounds not below 0")
-        if not 0 < self.doubt < 1 or not 0 < self.surest <= 1:
-            raise BadInput(f"{self}: the doubt must be between 0 and 1, the surest above 0 and at most 1")
+        if not 0 < self.doubt < 1 or not 0 < self.surest <= 1 or self.dark <= 0:
+            raise BadInput(f"{self}: the doubt must be between 0 and 1, the surest above 0 and at most 1, dark above 0")
 
 
 class _Parts(NamedTuple):
@@ -121,11 +124,10 @@ class Regions(nn.Module):
 
     def looks(self, frame: Float[Tensor, "B 3 H W"]) -> Looks:
         r, g, b = F.avg_pool2d(frame, self.config.cell).flatten(2).unbind(1)
-        hue, brightness = self.config.hue, self.config.brightness
-        return torch.stack(
-            [(r - g) / (math.sqrt(2) * hue), (r + g - 2 * b) / (math.sqrt(6) * hue), (r + g + b) / (3 * brightness)],
-            dim=-1,
-        )
+        brightness, dark = (r + g + b) / 3, self.config.dark
+        share = (0.5 + dark) / ((brightness + dark) * self.config.hue)  # of a hue in middle light
+        hue = ((r - g) / math.sqrt(2), (r + g - 2 * b) / math.sqrt(6))
+        return torch.stack([hue[0] * share, hue[1] * share, brightness / self.config.brightness], dim=-1)
 
     # ---- the two steps of EM ---------------------------------------------------------------------------------------
 
