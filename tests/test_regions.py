@@ -57,6 +57,35 @@ def test_distances_between_looks_are_those_of_hue_and_brightness():
         torch.testing.assert_close(distance, torch.ones_like(distance))
 
 
+def test_light_and_shade_do_not_change_a_hue():
+    """The lit and the shaded side of one paint are alike in hue; as plain differences of colours they are not. In the
+    dark, where a share of next to nothing is noise, hues are small."""
+    paint = torch.tensor([0.2, 0.8, 0.8], dtype=torch.float64)[None, :, None, None].expand(1, 3, *SIZE)
+
+    def hue(model, light):
+        return model.looks(light * paint)[0, 0, :2].norm()
+
+    share, plain = regions(dark=0.01), regions(dark=1e6)
+    assert hue(share, 0.5) / hue(share, 1.0) > 0.97
+    torch.testing.assert_close(
+        hue(plain, 0.5) / hue(plain, 1.0), torch.tensor(0.5, dtype=torch.float64), atol=1e-5, rtol=0
+    )
+    middle = regions(dark=0.4)
+    assert 0.6 < hue(middle, 0.5) / hue(middle, 1.0) < 0.8
+    assert hue(middle, 0.01) < 0.05 * hue(middle, 1.0)
+
+
+@pytest.mark.parametrize(("dark", "pieces"), [(0.4, 1), (1e6, 2)])
+def test_a_box_is_not_cut_where_its_shaded_side_begins(dark, pieces):
+    """A slot is to spare, so that a cut is possible; with hue as a plain difference of colours it is made."""
+    lit, shaded = (0.2, 0.75, 0.75), (0.11, 0.42, 0.42)
+    frame, ids = boxes((4, 4, 12, 7, lit), (4, 11, 12, 7, shaded), (15, 24, 5, 5, BLUE))
+    model = regions(hue=0.07, dark=dark)
+    found = segments(model, frame, model.begin(model.looks(frame), 4))
+    count = found[(ids == 1) | (ids == 2)].bincount(minlength=4)
+    assert (count > 20).sum() == pieces
+
+
 def test_a_fitted_region_has_the_moments_and_the_least_squares_of_its_mask():
     model = regions(stiffness=2.0, extent=0.02)
     frame, masks = drawn()

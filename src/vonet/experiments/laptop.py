@@ -75,7 +75,7 @@ def _weights(updates: int) -> dict[str, Schedule]:
 
 
 def _group(updates: int) -> GroupConfig:
-    rate = Schedule(((0, 1e-4), (100, 1e-3), (max(101, updates // 3), 1e-3), (updates, 5e-5)))
+    rate = Schedule(((0, 1e-4), (updates // 6, 1e-3), (updates // 3, 1e-3), (updates, 5e-5)))
     return GroupConfig(learning_rate=rate, clip=10.0)
 
 
@@ -115,11 +115,11 @@ def laptop_c() -> Experiment[VONetConfig]:
 def laptop_a_tokens() -> Experiment[VONetConfig]:
     """The paper's decoder, small: 256 tokens of 64 kinds, one after the other from the slots. It does not ask where a
     slot counts, so the masks learn from the regions, and from it only through what the slots see."""
-    updates = 800
+    updates = 400
     base = _laptop(
         "laptop-a-tokens",
         summary="laptop-a with the paper's decoder: tokens, one by one",
-        cost="14 minutes on one CPU core",
+        cost="8 minutes on one CPU core",
         updates=updates,
         measured={},
     )
@@ -151,12 +151,12 @@ def laptop_a_tokens_alone() -> Experiment[VONetConfig]:
 
 
 def laptop_ablations() -> Iterator[Experiment[VONetConfig]]:
-    """The paper's ablations, and each part that is ours set back to the paper's; 150 updates each."""
+    """The paper's ablations, and each part that is ours set back to the paper's; 120 updates each."""
     base = _laptop(
         "laptop-brief",
-        summary="laptop-a in 150 updates, which ablations are held against",
+        summary="laptop-a in 120 updates, which ablations are held against",
         cost="2 minutes on one CPU core",
-        updates=150,
+        updates=120,
         measured={},
     )
     yield base

@@ -46,7 +46,7 @@ SEED_SHARE, SEED_EXTENT = 0.02, 0.06
 class RegionsConfig:
     cell: int = 1
     """Pixels along the side of a cell, the unit in which masks are made."""
-    hue: float = 0.075
+    hue: float = 0.085
     """How far a pixel's hue is from its region's, as a standard deviation of its colours from 0 to 1; and its
     brightness, of which light and shade change more."""
     brightness: float = 0.2
@@ -61,7 +61,7 @@ class RegionsConfig:
     """Of the shading: 0 is none, 1 a slope, 2 a bowl."""
     stiffness: float = 3.0
     """How many cells speak against any shading: so small regions have hardly one."""
-    extent: float = 0.03
+    extent: float = 0.02
     """The smallest standard deviation of a region in the plane, as a share of the frame's side."""
     toll: float = 3.0
     """How many cells a region pays for being there at all: one that is worth no more dies out (Figueiredo and Jain,
@@ -75,7 +75,7 @@ class RegionsConfig:
     surprise: float = 10.0
     """A slot that has nothing is given what is least explained, if that is worse by so much, per cell, than half of the
     frame (in nats)."""
-    doubt: float = 0.002
+    doubt: float = 0.0002
     """Share of each expected mask that is given to all slots alike, so that the attention can decide otherwise."""
 
     def __post_init__(self) -> None:
