@@ -171,7 +171,7 @@ def _parser() -> argparse.ArgumentParser:
     train.add_argument("--compile", action="store_true", help="torch.compile, where the machine can")
     train.add_argument("--evaluate-every", type=int, metavar="N", help="updates between scores (default: a tenth)")
     train.add_argument("--videos", type=int, default=16, help="validation videos to score (default: 16)")
-    train.add_argument("--save-minutes", type=float, default=5, help="between checkpoints (default: 5)")
+    train.add_argument("--save-minutes", type=float, default=5.0, help="between checkpoints (default: 5)")
     train.add_argument("--tensorboard", action="store_true", help="also write for TensorBoard")
     train.set_defaults(run=_train)
 
