@@ -12,8 +12,6 @@ import shlex
 import shutil
 import subprocess
 import sys
-from collections.abc import Iterator
-from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
@@ -24,12 +22,11 @@ from PIL import Image
 
 import vonet
 from tests.data.layouts import movi, write_shards
+from tests.own_parts import as_in_a_new_process
 from tests.reduced import reduced_experiment
 from tests.serving.small import pictures, write_video
 from vonet import cli, experiments
-from vonet.data import find
-from vonet.evaluation import protocol
-from vonet.experiments import experiment, models
+from vonet.experiments import experiment
 
 ROOT = Path(__file__).parents[1]
 PAGES = sorted(
@@ -76,7 +73,7 @@ NOT_RUN = {
 
 SAID = {
     "docs/extending/model.md": ("experiment clusters", "Verdict: "),
-    "docs/extending/dataset.md": ("8 videos, arrays", "Verdict: "),
+    "docs/extending/dataset.md": ("laboratory: arrays", "Verdict: "),
     "docs/extending/metric.md": ("centre error",),
 }
 """What the commands of a page print, among other things."""
@@ -102,18 +99,13 @@ def commands(block: str) -> list[list[str]]:
 def prepared(tmp_path_factory) -> Path:
     """One of everything that a page may name."""
     place = tmp_path_factory.mktemp("prepared")
-    world = f"{place}/WORLD"
     counts = "--train 3 --validation 2 --test 1 --size 32 --frames 8"
-    cli.main(f"generate A {counts} --workers 1 --out {world}".split())
-    cli.main(f"train vonet-sprites --data {world} --out {place}/RUN --updates 2 --videos 1".split())
-    cli.main(f"evaluate {place}/RUN {world}".split())
-    for name in ("DATA", "PATH"):
-        shutil.copytree(world, place / name)
+    cli.main(f"generate A {counts} --workers 1 --out {place}/WORLD".split())
+    cli.main(f"train vonet-sprites --data {place}/WORLD --out {place}/RUN --updates 2 --videos 1".split())
     for name in ("first", "second"):
         shutil.copytree(place / "RUN", place / "runs" / name)
-    (place / "results").mkdir()
-    for file in (place / "RUN/evaluation").glob("*.json"):
-        shutil.copy(file, place / "results")
+        cli.main(f"evaluate {place}/runs/{name} {place}/WORLD --videos 1".split())
+    shutil.copytree(place / "runs/first/evaluation", place / "results")
     shutil.copy(place / "RUN/model.safetensors", place / "WEIGHTS.safetensors")
     (place / "bench-attention.json").write_text('{"slots": [2, 4], "milliseconds": {"ours": [1.0, 2.5]}}')
     write_video(place / "clip.mp4")
@@ -127,31 +119,15 @@ def prepared(tmp_path_factory) -> Path:
 
 @pytest.fixture
 def here(request, prepared, tmp_path, monkeypatch) -> Path:
-    """A folder with what the page takes for granted, to which the process has moved."""
+    """A folder with what the page takes for granted, to which the process has moved. Worlds are only read."""
     for name in PREPARED.get(request.node.callspec.params["page"], ()):
-        copy = shutil.copytree if (prepared / name).is_dir() else shutil.copy
-        copy(prepared / name, tmp_path / name)
+        if name in ("WORLD", "DATA", "PATH"):
+            (tmp_path / name).symlink_to(prepared / "WORLD")
+        else:
+            (shutil.copytree if (prepared / name).is_dir() else shutil.copy)(prepared / name, tmp_path / name)
     monkeypatch.chdir(tmp_path)
     monkeypatch.syspath_prepend(tmp_path)  # as for whoever starts Python there
     return tmp_path
-
-
-@contextmanager
-def as_in_a_new_process() -> Iterator[None]:
-    """What a file of the user's own adds is gone afterwards: so a command that lacks `--with` fails."""
-    kept = [experiments._OWN, models.MODELS, find._OWN, protocol._OWN, protocol.SCORES]
-    kept += [protocol.COUNTS, protocol.LESS_IS_BETTER]
-    before, modules, path = [known.copy() for known in kept], set(sys.modules), list(sys.path)
-    try:
-        yield
-    finally:
-        for known, old in zip(kept, before, strict=True):
-            known.clear()
-            known.update(old)
-        for name in set(sys.modules) - modules:
-            if Path(getattr(sys.modules[name], "__file__", None) or "/").is_relative_to(Path.cwd()):
-                del sys.modules[name]
-        sys.path[:] = path
 
 
 # ---- a page ----------------------------------------------------------------------------------------------------------
@@ -166,7 +142,7 @@ def run(words: list[str]) -> None:
     ]
     given = [word.removesuffix("...") for word in expanded]  # RUN...: one or more
     command = cli._parser().parse_args(given).run.__name__.removeprefix("_")
-    with as_in_a_new_process():
+    with as_in_a_new_process():  # so a command that lacks `--with` fails
         cli.main([*given, *shlex.split(SHORTER.get(command, ""))])
 
 
@@ -231,7 +207,7 @@ def check(words: list[str]) -> None:
 
 def _check_ours(words: list[str]) -> None:
     words = words[2:] if words[0] == "--with" else words
-    if words in ([], ["COMMAND"], ["--help"]):
+    if words in ([], ["COMMAND"], ["--help"], ["--version"]):
         return
     known = cli.commands_of(cli._parser())
     assert words[0] in known, words

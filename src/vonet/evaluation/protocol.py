@@ -173,7 +173,7 @@ class Scorer:
         for name in ("stability", "true_stability"):
             number = self._stability[f"{name} number"]
             found[name] = self._stability[name] / number if number else 1.0
-        found |= {name: _finite(name, own.value()) for name, own in self._own.items()}
+        found |= {name: _finite(name, float(own.value())) for name, own in self._own.items()}
         return {name: float(found[name]) for name in SCORES}
 
 
