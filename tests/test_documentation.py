@@ -57,9 +57,9 @@ PREPARED = {
 SHORTER = {
     "generate": "--train 2 --validation 1 --frames 6 --workers 1",
     "prepare": "--workers 1",
-    "train": "--updates 2 --videos 1",
-    "report": "--videos 1 --frames 3 --scored 1",
-    "figures": "--videos 1 --frames 3",
+    "train": "--updates 1 --videos 1 --set training.batch=2",
+    "report": "--videos 1 --frames 2 --scored 1",
+    "figures": "--videos 1 --frames 2",
 }
 """Commands that run with these options besides, so that they take a second and not minutes."""
 
@@ -101,7 +101,7 @@ def prepared(tmp_path_factory) -> Path:
     place = tmp_path_factory.mktemp("prepared")
     counts = "--train 3 --validation 2 --test 1 --size 32 --frames 8"
     cli.main(f"generate A {counts} --workers 1 --out {place}/WORLD".split())
-    cli.main(f"train vonet-sprites --data {place}/WORLD --out {place}/RUN --updates 2 --videos 1".split())
+    cli.main(f"train vonet-sprites --data {place}/WORLD --out {place}/RUN --updates 2 --videos 1 --evaluate-every 2".split())
     for name in ("first", "second"):
         shutil.copytree(place / "RUN", place / "runs" / name)
         cli.main(f"evaluate {place}/runs/{name} {place}/WORLD --videos 1".split())
