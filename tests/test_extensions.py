@@ -107,6 +107,8 @@ def test_an_own_experiment_may_be_added_again_but_replaces_none_of_ours():
     with pytest.raises(BadInput, match="there is an experiment 'laptop-a' already"):
         vonet.add_experiment(mine("laptop-a"), Mine)
     ours_with_another_name = replace(experiments.get("laptop-a"), name="laptop-mine")
+    with pytest.raises(BadInput, match="a VONetConfig describes a model of vonet already"):
+        vonet.add_experiment(ours_with_another_name, Mine)
     vonet.add_experiment(ours_with_another_name)
     assert experiments.get("laptop-mine").model == experiments.get("laptop-a").model
 

@@ -80,12 +80,14 @@ def add_experiment(experiment: Experiment, model: Callable[[Any], Any] | None = 
     for part in parts(experiment):
         if ours.get(part.__name__, part) is not part:
             raise BadInput(f"there is a {part.__name__} in vonet already: give yours another name")
+    kind = type(experiment.model)
+    if model is not None and kind.__name__ in ours:
+        raise BadInput(f"a {kind.__name__} describes a model of vonet already: give yours a description of its own")
     if model is not None:
-        MODELS[type(experiment.model)] = model
-    elif type(experiment.model) not in MODELS:
+        MODELS[kind] = model
+    elif kind not in MODELS:
         raise BadInput(
-            f"nobody has said which model a {type(experiment.model).__name__} describes: "
-            "vonet.add_experiment(experiment, MODEL)"
+            f"nobody has said which model a {kind.__name__} describes: vonet.add_experiment(experiment, MODEL)"
         )
     _OWN[experiment.name] = experiment
 
