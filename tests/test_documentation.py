@@ -102,9 +102,8 @@ def prepared(tmp_path_factory) -> Path:
     place = tmp_path_factory.mktemp("prepared")
     counts = "--train 3 --validation 2 --test 1 --size 32 --frames 8"
     cli.main(f"generate A {counts} --workers 1 --out {place}/WORLD".split())
-    cli.main(
-        f"train vonet-sprites --data {place}/WORLD --out {place}/RUN --updates 2 --videos 1 --evaluate-every 2".split()
-    )
+    training = "--updates 2 --videos 1 --evaluate-every 2"
+    cli.main(f"train vonet-sprites --data {place}/WORLD --out {place}/RUN {training}".split())
     for name in ("first", "second"):
         shutil.copytree(place / "RUN", place / "runs" / name)
         cli.main(f"evaluate {place}/runs/{name} {place}/WORLD --videos 1".split())
