@@ -19,6 +19,7 @@ ALLOWED = {
     "performance": {"interface"},
     "stopping": set(),
     "completion": {"errors"},
+    "extensions": {"errors"},
     "interface": {"errors"},
     "schedule": {"errors"},
     "blocks": {"errors", "interface", "schedule"},
@@ -48,7 +49,7 @@ ALLOWED = {
         *("evaluate", "train", "report", "reproduce", "serving"),
     },
     "cli": {
-        *("errors", "performance", "completion", "data", "figures", "evaluation", "experiments"),
+        *("errors", "performance", "completion", "extensions", "data", "figures", "evaluation", "experiments"),
         *("weights", "evaluate", "compare", "train", "report", "draw", "serving", "demo", "reproduce"),
     },
     "__main__": {"cli"},

@@ -12,15 +12,10 @@ def test_the_pages_have_the_tables_of_the_recorded_scores():
 
 def test_experiments_say_what_was_measured():
     """`vonet list` and `vonet reproduce` go by these."""
-    said = {folder: experiments.get(folder.name).measured for folder in results.folders(results.HERE) if is_known(folder)}
-    assert len(said) >= 2
-    for folder, scores in said.items():
+    known = [folder for folder in results.folders(results.HERE) if folder.name in experiments.names()]
+    assert len(known) >= 2  # others are of these, scored on other videos
+    for folder in known:
         seeds = results.seeds_of(folder)
-        for name, expected in scores.items():
+        for name, expected in experiments.get(folder.name).measured.items():
             method, score = ("offline", name.removeprefix("offline_")) if "offline" in name else ("model", name)
             assert abs(expected - 100 * sum(seed[method, score] for seed in seeds) / len(seeds)) < 0.051
-
-
-def is_known(folder) -> bool:
-    """Others are known experiments scored on other videos."""
-    return folder.name in experiments.names()

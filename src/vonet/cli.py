@@ -8,23 +8,28 @@ import json
 import os
 import sys
 import tempfile
+from collections.abc import Sequence
 from pathlib import Path
 from typing import NoReturn
 
 import vonet
 from vonet.errors import BadInput
+from vonet.extensions import use
 
 MISTAKE, STOPPED, UNREAD = 2, 130, 141
 """How the process ends but for 0: what was given cannot be used; Ctrl-C; nobody reads the output any more."""
 
 
-def main() -> None:
+def main(words: Sequence[str] | None = None) -> None:
+    """Do what the words say; without any, what the process was started with."""
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, io.TextIOWrapper):
             stream.reconfigure(errors="replace")  # a terminal that knows few letters is no reason to stop
     try:
         try:
-            arguments = _parser().parse_args()
+            arguments = _parser().parse_args(words)
+            for file in arguments.files:
+                use(file)
             arguments.run(arguments)
         finally:
             sys.stdout.flush()
@@ -43,7 +48,7 @@ def _leave(code: int, sentence: str) -> NoReturn:
 
 
 HELP = """\
-usage: vonet COMMAND [OPTION...]
+usage: vonet [--with YOURS.py] COMMAND [OPTION...]
 
 Objects from videos, without labels. Begin with:
   vonet demo                         see a small model learn, in minutes
@@ -69,6 +74,7 @@ class _Parser(argparse.ArgumentParser):
 def _parser() -> argparse.ArgumentParser:
     parser = _Parser(prog="vonet")
     parser.add_argument("--version", action="version", version=f"vonet {vonet.__version__}")
+    parser.add_argument("--with", dest="files", type=Path, action="append", default=[], metavar="YOURS.py")
     commands = parser.add_subparsers(required=True, metavar="COMMAND", parser_class=argparse.ArgumentParser)
 
     demo = commands.add_parser(
@@ -143,7 +149,9 @@ def _parser() -> argparse.ArgumentParser:
         description="Weights, log, curves, pictures and checkpoints lie in RUN. Ctrl-C and SIGTERM save first; "
         "--resume goes on exactly. Several processes: torchrun --nproc-per-node 2 -m vonet train EXPERIMENT ...",
     )
-    train.add_argument("experiment", metavar="EXPERIMENT", help="a name that vonet list shows")
+    train.add_argument(
+        "experiment", metavar="EXPERIMENT", help="a name that vonet list shows, or of your own (vonet --with)"
+    )
     train.add_argument("--data", type=Path, required=True, help="videos; a store is best (vonet prepare)")
     train.add_argument("--out", type=Path, metavar="RUN", help="the run's folder (default: runs/EXPERIMENT)")
     train.add_argument("--from", dest="start", type=Path, metavar="WEIGHTS", help="begin with these weights")
@@ -163,7 +171,7 @@ def _parser() -> argparse.ArgumentParser:
     train.add_argument("--compile", action="store_true", help="torch.compile, where the machine can")
     train.add_argument("--evaluate-every", type=int, metavar="N", help="updates between scores (default: a tenth)")
     train.add_argument("--videos", type=int, default=16, help="validation videos to score (default: 16)")
-    train.add_argument("--save-minutes", type=float, default=5, help="between checkpoints (default: 5)")
+    train.add_argument("--save-minutes", type=float, default=5.0, help="between checkpoints (default: 5)")
     train.add_argument("--tensorboard", action="store_true", help="also write for TensorBoard")
     train.set_defaults(run=_train)
 

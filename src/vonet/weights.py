@@ -8,7 +8,7 @@ that the file does not have yet takes its default.
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import fields, is_dataclass
 from pathlib import Path
 from typing import Any
@@ -92,25 +92,13 @@ def described(value: Any) -> Any:
 
 
 def _read_experiment(text: str, file: Path) -> Experiment:
-    parts = {part.__name__: part for name in experiments.names() for part in _parts(experiments.get(name))}
     try:
-        experiment = _built(json.loads(text), parts)
+        experiment = _built(json.loads(text), experiments.known_parts())
     except (ValueError, KeyError, TypeError, RecursionError) as error:
         raise BadInput(f"the description in {file} cannot be read ({error}): another version wrote it") from None
     if not isinstance(experiment, Experiment):
         raise BadInput(f"{file} describes no experiment")
     return experiment
-
-
-def _parts(value: Any) -> Iterator[type]:
-    """The kinds of all parts of an experiment."""
-    if is_dataclass(value):
-        yield type(value)
-        for option in fields(value):
-            yield from _parts(getattr(value, option.name))
-    elif isinstance(value, Mapping):
-        for item in value.values():
-            yield from _parts(item)
 
 
 def _built(value: Any, parts: Mapping[str, type]) -> Any:
@@ -121,6 +109,8 @@ def _built(value: Any, parts: Mapping[str, type]) -> Any:
     built = {name: _built(item, parts) for name, item in value.items() if name != "part"}
     if "part" not in value:
         return built
+    if value["part"] not in parts:
+        raise BadInput(f"it has a {value['part']}; if that is of your own making: vonet --with YOURS.py")
     part = parts[value["part"]]
     unknown = set(built) - {option.name for option in fields(part)}
     if unknown:

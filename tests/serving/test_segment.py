@@ -1,18 +1,15 @@
 """`vonet.segment` and `vonet segment`: frames of any kind in, objects out, in every format; and what may go wrong."""
 
 import csv
-import io
 import json
 import os
 import re
 import resource
-import shlex
 import signal
 import subprocess
 import sys
 import wave
 from pathlib import Path
-from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -482,28 +479,3 @@ def test_memory_stays_flat_over_five_thousand_frames(tmp_path):
     frames, growth = done.stdout.split()
     assert frames == "5000"
     assert float(growth) < 6
-
-
-def test_what_the_documentation_says_works(monkeypatch, tmp_path, capsys):
-    """Every command and every example of docs/segment.md, in order."""
-    page = (Path(__file__).parents[2] / "docs" / "segment.md").read_text()
-    monkeypatch.setattr(weights, "SHIPPED", tmp_path / "pretrained")
-    save_weights(tmp_path / "pretrained" / "laptop-a")
-    save_weights(tmp_path / "runs" / "first")
-    monkeypatch.chdir(tmp_path)
-    write_video(tmp_path / "clip.mp4")
-    (tmp_path / "frames").mkdir()
-    for t, frame in enumerate(pictures(2)):
-        Image.fromarray(frame).save(tmp_path / "frames" / f"{t}.png")
-    examples = re.findall(r"```(bash|python)\n(.*?)```", page, re.DOTALL)
-    assert [kind for kind, _ in examples] == ["bash", "python", "python"]
-    for line in examples[0][1].splitlines():
-        assert run(monkeypatch, *shlex.split(line, comments=True)[1:]) == 0, line
-    assert len(read_overlay(tmp_path / "short" / "clip")) == 2
-    exec(examples[1][1], {})
-    monkeypatch.setattr(sys, "stdin", SimpleNamespace(buffer=io.BytesIO(pictures(3).tobytes())))
-    capsys.readouterr()
-    exec(examples[2][1], {})
-    said = capsys.readouterr().out.splitlines()
-    assert [line.split()[0] for line in said[:3]] == ["0", "1", "2"]
-    assert said[3].startswith("[Row(id=")

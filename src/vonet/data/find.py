@@ -3,17 +3,25 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from vonet.data.store import INDEX, is_store, open_store
 from vonet.data.tree import SPLITS, Tree, list_tree
-from vonet.data.video import Videos
+from vonet.data.video import Video, Videos
 from vonet.errors import BadInput
 
 POSSIBLE = (
     "a vonet store, MOVi's shards (*.tfrecord-*), webdataset tars, VONet's pickles (video_*.pkl), "
     "folders of pictures, or video files"
 )
+_OWN: dict[str, Callable[[Path], Sequence[Video]]] = {}
+
+
+def add_layout(name: str, find: Callable[[Path], Sequence[Video]]) -> None:
+    """Make a layout of one's own known to `open` and so to all commands. `find` gets the path that was given, a folder
+    or a file, and returns its videos: none where the layout is another one. It is asked before those of vonet."""
+    _OWN[name] = find
 
 
 def open(path: str | Path, split: str | None = None) -> Videos:
@@ -24,8 +32,13 @@ def open(path: str | Path, split: str | None = None) -> Videos:
     if not str(path) or not os.path.exists(path):
         raise BadInput(f"there is nothing at {str(path)!r}; give the path of {POSSIBLE}")
     root = Path(path).absolute()
-    videos = open_store(root) if is_store(root) else _find(list_tree(root))
+    videos = open_store(root) if is_store(root) else _find_own(root) or _find(list_tree(root))
     return videos.in_split(SPLITS.get(split, split) if split else None)
+
+
+def _find_own(root: Path) -> Videos | None:
+    found = ((name, find(root)) for name, find in _OWN.items())
+    return next((Videos(videos, name, root) for name, videos in found if videos), None)
 
 
 def _find(tree: Tree) -> Videos:

@@ -5,9 +5,12 @@ docs/protocol.md has them as a table, with where each rule comes from.
 
 from __future__ import annotations
 
+import math
 from collections import defaultdict
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
+from typing import Protocol as Interface
 
 import numpy as np
 from jaxtyping import Integer
@@ -73,6 +76,34 @@ SCORES: dict[str, str] = {
     "true_stability": "true stability",
 }
 """What is reported, and what it is called in tables."""
+COUNTS = {"slots_per_object", "identity_switches", "slots_used"}
+"""Numbers of things; all others are shares, which tables have in percent."""
+LESS_IS_BETTER = {"slots_per_object", "identity_switches", "null_share"}
+
+
+class Score(Interface):
+    """A score of one's own, made anew for each video or window."""
+
+    def add(self, true_ids: Integer[np.ndarray, "T H W"], predicted_ids: Integer[np.ndarray, "T H W"]) -> None:
+        """The next frames; a predicted id of 0 is null. What it keeps of them should not grow with the video."""
+
+    def value(self) -> float:
+        """Of all frames so far."""
+
+
+_OWN: dict[str, Callable[[], Score]] = {}
+
+
+def add_score(
+    name: str, spoken: str, make: Callable[[], Score], *, count: bool = False, less_is_better: bool = False
+) -> None:
+    """Report a score of one's own wherever scores are: of models, trivial methods and perfect masks. `spoken` is what
+    tables call it, `make` the class that computes it. Adding it again replaces it."""
+    if name in SCORES and name not in _OWN:
+        raise BadInput(f"there is a score {name!r} already: give yours another name")
+    _OWN[name], SCORES[name] = make, spoken
+    for names, member in ((COUNTS, count), (LESS_IS_BETTER, less_is_better)):
+        (names.add if member else names.discard)(name)
 
 
 class Scorer:
@@ -88,6 +119,7 @@ class Scorer:
         self._boundary = np.zeros(4, np.int64)
         self._stability: defaultdict[str, float] = defaultdict(float)
         self._last: dict[str, np.ndarray] = {}
+        self._own = {name: make() for name, make in _OWN.items()}
 
     def add(self, true_ids: Integer[np.ndarray, "T H W"], predicted_ids: Integer[np.ndarray, "T H W"]) -> None:
         raw = metrics.confusion(true_ids, predicted_ids)
@@ -108,6 +140,8 @@ class Scorer:
             self._stability[name] += total
             self._stability[f"{name} number"] += number
             self._last[name] = ids[-1:].copy()
+        for own in self._own.values():
+            own.add(true_ids, predicted_ids)
 
     def _limited(self, raw: Confusion) -> tuple[Confusion, Confusion]:
         """The tables for ARI and for all else: with large ids as background, where the protocol has it so."""
@@ -139,7 +173,14 @@ class Scorer:
         for name in ("stability", "true_stability"):
             number = self._stability[f"{name} number"]
             found[name] = self._stability[name] / number if number else 1.0
+        found |= {name: _finite(name, float(own.value())) for name, own in self._own.items()}
         return {name: float(found[name]) for name in SCORES}
+
+
+def _finite(name: str, value: float) -> float:
+    if not math.isfinite(value):
+        raise BadInput(f"the score {name!r} gave {value} for a video; it must be a finite number for every one")
+    return value
 
 
 def score(true_ids: Any, predicted_ids: Any, protocol: str = "vonet") -> dict[str, float]:

@@ -12,12 +12,11 @@ from pathlib import Path
 from typing import Any
 
 from vonet.errors import BadInput
-from vonet.evaluation.protocol import SCORES
+from vonet.evaluation.protocol import COUNTS, SCORES
 from vonet.evaluation.run import MODEL, OFFLINE, PERFECT, Row, summary
 from vonet.evaluation.trivial import TRIVIAL
 from vonet.writing import written_aside
 
-COUNTS = ("slots_per_object", "identity_switches", "slots_used")
 HEADLINES = ("fg_ari", "miou")
 EVALUATION = "evaluation"
 """The folder beside the weights in which scores lie."""

@@ -5,6 +5,9 @@ An experiment is a function that returns a complete, typed description; a varian
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from typing import Any
+
 from vonet.errors import BadInput
 from vonet.experiments.ablations import ablations
 from vonet.experiments.baselines import (
@@ -15,7 +18,7 @@ from vonet.experiments.baselines import (
     vimon_laptop_a,
     vimon_movi,
 )
-from vonet.experiments.experiment import Experiment
+from vonet.experiments.experiment import Experiment, parts
 from vonet.experiments.laptop import (
     laptop_a,
     laptop_a_tokens,
@@ -24,13 +27,14 @@ from vonet.experiments.laptop import (
     laptop_c,
     laptop_quick,
 )
+from vonet.experiments.models import MODELS
 from vonet.experiments.savi import savi_laptop_a, savi_movi
 from vonet.experiments.simone import simone_laptop_a, simone_movi
 from vonet.experiments.sprites import vonet_sprites
 from vonet.experiments.steve import steve_laptop_a, steve_movi
 from vonet.experiments.vonet import vonet_image_movi, vonet_movi
 
-__all__ = ["Experiment", "get", "names"]
+__all__ = ["Experiment", "add_experiment", "get", "known_parts", "names"]
 
 _ALL = {
     experiment.name: experiment
@@ -56,16 +60,49 @@ _ALL = {
     )
 }
 
+_OWN: dict[str, Experiment] = {}
+"""Those that users have added."""
+
 
 def names() -> list[str]:
-    return list(_ALL)
+    return [*_ALL, *_OWN]
 
 
 def get(name: str) -> Experiment:
-    if name not in _ALL:
+    known = _ALL | _OWN
+    if name not in known:
         import difflib
 
-        close = difflib.get_close_matches(name, _ALL, n=3, cutoff=0.5)
+        close = difflib.get_close_matches(name, known, n=3, cutoff=0.5)
         hint = f"perhaps you meant {' or '.join(close)}" if close else "vonet.experiments.names() lists them"
         raise BadInput(f"there is no experiment {name!r}; {hint}")
-    return _ALL[name]
+    return known[name]
+
+
+def add_experiment(experiment: Experiment, model: Callable[[Any], Any] | None = None) -> None:
+    """Make an experiment of one's own known by its name, to all commands and to whatever reads its weights.
+
+    `model`: the class that is built from `experiment.model`, where that is of one's own too. Adding an experiment again
+    replaces it, so that a notebook's cell may run twice; what comes with vonet is not replaced.
+    """
+    if experiment.name in _ALL:
+        raise BadInput(f"there is an experiment {experiment.name!r} already: give yours another name")
+    ours = {part.__name__: part for known in _ALL.values() for part in parts(known)}
+    for part in parts(experiment):
+        if ours.get(part.__name__, part) is not part:
+            raise BadInput(f"there is a {part.__name__} in vonet already: give yours another name")
+    kind = type(experiment.model)
+    if model is not None and kind.__name__ in ours:
+        raise BadInput(f"a {kind.__name__} describes a model of vonet already: give yours a description of its own")
+    if model is not None:
+        MODELS[kind] = model
+    elif kind not in MODELS:
+        raise BadInput(
+            f"nobody has said which model a {kind.__name__} describes: vonet.add_experiment(experiment, MODEL)"
+        )
+    _OWN[experiment.name] = experiment
+
+
+def known_parts() -> dict[str, type]:
+    """All parts of all experiments by name: what descriptions on disc may be made of."""
+    return {part.__name__: part for experiment in (_ALL | _OWN).values() for part in parts(experiment)}

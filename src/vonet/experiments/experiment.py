@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass, field
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field, fields, is_dataclass
 from typing import Any, Generic, TypeVar
 
 import torch
@@ -49,3 +49,14 @@ class Experiment(Generic[ModelConfigT]):
         if compile:
             compile_encoder(model)
         return model
+
+
+def parts(value: Any) -> Iterator[type]:
+    """The kinds of all parts of an experiment, itself included."""
+    if is_dataclass(value):
+        yield type(value)
+        for option in fields(value):
+            yield from parts(getattr(value, option.name))
+    elif isinstance(value, Mapping):
+        for item in value.values():
+            yield from parts(item)

@@ -25,15 +25,13 @@ from PIL import Image
 from scipy.optimize import linear_sum_assignment
 
 from vonet.evaluation import metrics
-from vonet.evaluation.protocol import NULL, SCORES, score
-from vonet.evaluation.report import COUNTS
+from vonet.evaluation.protocol import COUNTS, LESS_IS_BETTER, NULL, SCORES, score
 from vonet.evaluation.timeline import FRAGMENTED, timelines
 from vonet.figures.sheet import colours
 from vonet.figures.watched import Watched
 from vonet.writing import written_aside
 
 SCRIPTS = ("dom.js", "charts.js", "scores.js", "timeline.js", "viewer.js", "report.js")
-LESS_IS_BETTER = ("slots_per_object", "identity_switches", "null_share")
 FACTS_OF_THE_DATA = ("slots_used", "true_stability")
 """Neither more nor less of these is better."""
 LOSSLESS_PIXELS = 150_000

@@ -18,7 +18,7 @@ BACKGROUND = 40
 def write_video_sheet(path: Path, videos: Sequence[Video], rows: int = 8, columns: int = 6, side: int = 128) -> None:
     """`rows` videos spread over those given, `columns` frames spread over each. What cannot be read is left out."""
     made = []
-    for number in np.unique(np.linspace(0, len(videos) - 1, rows).astype(int)):
+    for number in np.unique(np.linspace(0, len(videos) - 1, rows).astype(int)).tolist():
         try:
             made.append(_row(videos[number], columns, side))
         except BadInput:
@@ -28,7 +28,7 @@ def write_video_sheet(path: Path, videos: Sequence[Video], rows: int = 8, column
 
 
 def _row(video: Video, columns: int, side: int) -> np.ndarray:
-    times = np.linspace(0, len(video) - 1, columns).astype(int)
+    times = np.linspace(0, len(video) - 1, columns).astype(int).tolist()
     pictures = np.concatenate([video.read(t, t + 1) for t in times])
     if video.has_ids:
         ids = np.concatenate([video.read_ids(t, t + 1) for t in times])

@@ -1,0 +1,38 @@
+"""Python files of the user's own, which add models, layouts of videos and scores without a change to the package.
+
+Only a file that is named on the command line is ever run (`vonet --with YOURS.py COMMAND`); weights and descriptions on
+disc name parts, and never code.
+"""
+
+from __future__ import annotations
+
+import importlib
+import sys
+import traceback
+from pathlib import Path
+
+from vonet.errors import BadInput
+
+
+def use(path: Path) -> None:
+    """Run a file, once. It is imported under its own name, with its folder as the last place where modules are looked
+    for: so it may import its neighbours, worker processes find what it defines, and it hides no other module."""
+    file = path.resolve()
+    if file.suffix != ".py" or not file.is_file():
+        raise BadInput(f"{path} is no Python file; give the one with your own parts: vonet --with YOURS.py COMMAND")
+    if str(file.parent) not in sys.path:
+        sys.path.append(str(file.parent))
+    try:
+        module = importlib.import_module(file.stem)
+    except BadInput:
+        raise
+    except Exception as error:
+        raise BadInput(f"{path} cannot be used{_line(error, file)}: {type(error).__name__}: {error}") from error
+    if Path(module.__file__ or "").resolve() != file:
+        raise BadInput(f"{path} has the name of another module, {module.__name__}: give it another")
+
+
+def _line(error: Exception, file: Path) -> str:
+    """Where in the file it went wrong, if it was there."""
+    lines = [frame.lineno for frame in traceback.extract_tb(error.__traceback__) if Path(frame.filename) == file]
+    return f" (line {lines[-1]})" if lines else ""

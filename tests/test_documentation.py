@@ -1,0 +1,305 @@
+"""Every command and every example of the documentation is run, or checked in a cheaper way that is written down here.
+
+A page is run from top to bottom in a folder of its own, in which lies what its words in capitals name (`prepared`): a
+tiny world, a run of two updates, a short video. Python that begins with the name of a file is saved as that file, as
+the page tells its reader to do; all other Python is executed.
+"""
+
+import argparse
+import io
+import re
+import shlex
+import shutil
+import subprocess
+import sys
+from dataclasses import replace
+from pathlib import Path
+from types import SimpleNamespace
+
+import numpy as np
+import pytest
+from PIL import Image
+
+import vonet
+from tests.data.layouts import movi, write_shards
+from tests.own_parts import as_in_a_new_process
+from tests.reduced import reduced_experiment
+from tests.serving.small import pictures, write_video
+from vonet import cli, experiments
+from vonet.experiments import experiment
+
+ROOT = Path(__file__).parents[1]
+PAGES = sorted(
+    str(path.relative_to(ROOT))
+    for pattern in ("*.md", "docs/**/*.md", "results/*.md", "src/vonet/pretrained/*/*.md")
+    for path in ROOT.glob(pattern)
+)
+
+PREPARED = {
+    "README.md": ("clip.mp4", "MY_VIDEOS", "PATH", "WORLD", "DATA", "RUN", "movi_a"),
+    "docs/data.md": ("PATH",),
+    "docs/extending/metric.md": ("RUN", "DATA"),
+    "docs/figures.md": (
+        "RUN",
+        "PATH",
+        "DATA",
+        "WEIGHTS.safetensors",
+        "clip.mp4",
+        "runs",
+        "results",
+        "bench-attention.json",
+    ),
+    "docs/segment.md": ("clip.mp4", "frames", "runs"),
+    "docs/training.md": ("WORLD",),
+}
+"""What a page takes for granted."""
+
+SHORTER = {
+    "generate": "--train 2 --validation 1 --frames 6 --workers 1",
+    "prepare": "--workers 1",
+    "train": "--updates 1 --videos 1 --set training.batch=2",
+    "report": "--videos 1 --frames 2 --scored 1",
+    "figures": "--videos 1 --frames 2",
+}
+"""Commands that run with these options besides, so that they take a second and not minutes."""
+
+NOT_RUN = {
+    "make demo": "minutes of learning; tests/test_cli.py runs it with two updates",
+    "make test": "it is what runs this",
+    "torchrun --nproc-per-node 4 -m vonet train vonet-movi-a --data STORE --out runs/a": "needs four processes and the "
+    "paper's model; tests/training runs two processes with a small one",
+}
+"""Commands that are only parsed, and why."""
+
+SAID = {
+    "docs/extending/model.md": ("experiment clusters", "Verdict: "),
+    "docs/extending/dataset.md": ("laboratory: arrays", "Verdict: "),
+    "docs/extending/metric.md": ("centre error",),
+    "docs/segment.md": ("\n0 [(", "\n1 [(", "\n2 [(", "\n[Row(id="),
+}
+"""What the commands of a page print, among other things."""
+
+
+def text_of(page: str) -> str:
+    return (ROOT / page).read_text(encoding="utf-8")
+
+
+def fences(page: str) -> list[tuple[str, str]]:
+    """The language and the text of each block."""
+    return re.findall(r"^```(\w*)\n(.*?)^```$", text_of(page), re.DOTALL | re.MULTILINE)
+
+
+def commands(block: str) -> list[list[str]]:
+    return [words for line in block.splitlines() if (words := shlex.split(line, comments=True))]
+
+
+# ---- what pages take for granted -------------------------------------------------------------------------------------
+
+
+@pytest.fixture(scope="module")
+def prepared(tmp_path_factory) -> Path:
+    """One of everything that a page may name."""
+    place = tmp_path_factory.mktemp("prepared")
+    counts = "--train 3 --validation 2 --test 1 --size 32 --frames 8"
+    cli.main(f"generate A {counts} --workers 1 --out {place}/WORLD".split())
+    training = "--updates 2 --videos 1 --evaluate-every 2"
+    cli.main(f"train vonet-sprites --data {place}/WORLD --out {place}/RUN {training}".split())
+    for name in ("first", "second"):
+        shutil.copytree(place / "RUN", place / "runs" / name)
+        cli.main(f"evaluate {place}/runs/{name} {place}/WORLD --videos 1".split())
+    shutil.copytree(place / "runs/first/evaluation", place / "results")
+    shutil.copy(place / "RUN/model.safetensors", place / "WEIGHTS.safetensors")
+    (place / "bench-attention.json").write_text('{"slots": [2, 4], "milliseconds": {"ours": [1.0, 2.5]}}')
+    write_video(place / "clip.mp4")
+    write_video(place / "MY_VIDEOS/holiday.mp4")
+    (place / "frames").mkdir()
+    for t, frame in enumerate(pictures(2)):
+        Image.fromarray(frame).save(place / f"frames/{t}.png")
+    write_shards(place / "movi_a/128x128/1.0.0", [movi(frames=2)[0]], 1, split="validation")
+    return place
+
+
+@pytest.fixture
+def here(request, prepared, tmp_path, monkeypatch) -> Path:
+    """A folder with what the page takes for granted, to which the process has moved. Worlds are only read."""
+    for name in PREPARED.get(request.node.callspec.params["page"], ()):
+        if name in ("WORLD", "DATA", "PATH"):
+            (tmp_path / name).symlink_to(prepared / "WORLD")
+        else:
+            (shutil.copytree if (prepared / name).is_dir() else shutil.copy)(prepared / name, tmp_path / name)
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.syspath_prepend(tmp_path)  # as for whoever starts Python there
+    return tmp_path
+
+
+# ---- a page ----------------------------------------------------------------------------------------------------------
+
+
+def run(words: list[str]) -> None:
+    """A command that is not among the exceptions is ours, and works."""
+    program, *arguments = words
+    assert program == "vonet", f"{shlex.join(words)}: run it here, or say in NOT_RUN why not"
+    expanded = [
+        found for word in arguments for found in (sorted(map(str, Path().glob(word))) if "*" in word else [word])
+    ]
+    given = [word.removesuffix("...") for word in expanded]  # RUN...: one or more
+    command = cli._parser().parse_args(given).run.__name__.removeprefix("_")
+    with as_in_a_new_process():  # so a command that lacks `--with` fails
+        cli.main([*given, *shlex.split(SHORTER.get(command, ""))])
+
+
+def execute(page: str, code: str, names: dict[str, object]) -> None:
+    saved = re.match(r"# (\w+\.py)\n", code)
+    if saved:
+        Path(saved[1]).write_text(code, encoding="utf-8")
+    else:
+        exec(compile(code, page, "exec"), names)
+
+
+@pytest.fixture
+def affordable(monkeypatch):
+    """The paper's model with few channels, and no compiler (tests/test_performance.py starts it); frames as a camera
+    or another program sends them."""
+    get = experiments.get
+
+    def smaller(name: str) -> experiment.Experiment:
+        found = get(name)
+        if name != "vonet-movi-a":
+            return found
+        small = reduced_experiment(found)
+        return replace(small, model=replace(small.model, size=found.model.size))
+
+    monkeypatch.setattr(experiments, "get", smaller)
+    monkeypatch.setattr(experiment, "compile_encoder", lambda model: True)
+    monkeypatch.setattr(sys, "stdin", SimpleNamespace(buffer=io.BytesIO(pictures(3).tobytes())))
+
+
+@pytest.mark.parametrize("page", PAGES)
+def test_every_command_and_every_example_works(page, here, affordable, capsys):
+    ids = np.random.default_rng(0).integers(0, 3, (2, 2, 8, 8))
+    names = {"__name__": "__main__", "PATH": "PATH", "true_ids": ids[0], "predicted_ids": ids[1]}
+    with as_in_a_new_process():
+        for language, block in fences(page):
+            if language == "python":
+                execute(page, block, names)
+            elif language == "bash":
+                for words in commands(block):
+                    if shlex.join(words) not in NOT_RUN:
+                        run(words)
+            else:
+                assert language in ("", "bibtex"), f"{page} has a block in {language}, which nobody runs"
+    said = capsys.readouterr().out
+    assert [words for words in SAID.get(page, ()) if words not in said] == []
+
+
+# ---- what is only parsed ---------------------------------------------------------------------------------------------
+
+
+def check(words: list[str]) -> None:
+    """That a command, or the beginning of one, is made of what exists: commands, options, experiments, make's targets,
+    modules."""
+    if words[0] == "make":
+        done = subprocess.run(["make", "--dry-run", *words[1:]], cwd=ROOT, capture_output=True, text=True, check=False)
+        assert done.returncode == 0, done.stderr
+    elif words[:2] == ["python", "-m"]:
+        assert (ROOT / (words[2].replace(".", "/") + ".py")).is_file()
+    else:
+        _check_ours(words[words.index("vonet") + 1 :])
+
+
+def _check_ours(words: list[str]) -> None:
+    words = words[2:] if words[0] == "--with" else words
+    if words in ([], ["COMMAND"], ["--help"], ["--version"]):
+        return
+    known = cli.commands_of(cli._parser())
+    assert words[0] in known, words
+    _, parser = known[words[0]]
+    options = {name for action in parser._actions for name in action.option_strings}
+    assert {word for word in words if word.startswith("--")} <= options, words
+    if words[0] == "train" and len(words) > 1:
+        assert words[1] in [*experiments.names(), "…"], words
+    assert (complaint(parser, [re.sub(r"\bN$", "0", word) for word in words[1:]]) or UNFINISHED[0]).startswith(
+        UNFINISHED
+    )
+
+
+UNFINISHED = ("the following arguments are required", "argument --seeds: expected one argument")
+"""What a parser says of commands that are only mentioned, as in "`vonet evaluate` writes"."""
+
+
+def complaint(parser: argparse.ArgumentParser, words: list[str]) -> str | None:
+    def refuse(message: str) -> None:
+        raise ValueError(message)
+
+    parser.error = refuse  # type: ignore[assignment]
+    try:
+        parser.parse_args([word for word in words if word != "--help"])
+    except ValueError as error:
+        return str(error)
+    return None
+
+
+def inline(page: str) -> list[list[str]]:
+    """The commands between backticks in the running text."""
+    text = re.sub(r"^```.*?^```$", "", text_of(page), flags=re.DOTALL | re.MULTILINE)
+    spans = [" ".join(span.split()) for span in re.findall(r"`([^`]+)`", text)]
+    ours = re.compile(r"(torchrun \S.* -m )?vonet [a-z-]|make [a-z]|python -m ")
+    return [shlex.split(span) for span in spans if ours.match(span)]
+
+
+@pytest.mark.parametrize("page", PAGES)
+def test_commands_in_the_text_exist(page):
+    for words in inline(page):
+        check(words)
+
+
+@pytest.mark.parametrize("command", NOT_RUN)
+def test_what_is_not_run_exists_and_is_still_in_the_documentation(command):
+    check(shlex.split(command))
+    lines = [
+        shlex.join(words)
+        for page in PAGES
+        for kind, block in fences(page)
+        if kind == "bash"
+        for words in commands(block)
+    ]
+    assert command in lines
+
+
+@pytest.mark.parametrize(
+    "command", ["make nonsense", "vonet nonsense", "vonet train laptop-z --data WORLD", "vonet list --nonsense"]
+)
+def test_what_does_not_exist_is_found(command):
+    with pytest.raises(AssertionError):
+        check(shlex.split(command))
+    with pytest.raises(AssertionError):
+        run(shlex.split(f"nonsense {command}"))
+
+
+# ---- pages among themselves ------------------------------------------------------------------------------------------
+
+
+def anchors(page: Path) -> set[str]:
+    """As GitHub makes them of headings."""
+    headings = re.findall(r"^#+ (.*)$", page.read_text(encoding="utf-8"), re.MULTILINE)
+    return {re.sub(r"[^\w\- ]", "", heading.lower()).replace(" ", "-") for heading in headings}
+
+
+@pytest.mark.parametrize("page", PAGES)
+def test_links_lead_somewhere(page):
+    for link in re.findall(r"\]\(([^)\s]+)\)", text_of(page)):
+        if "://" in link:
+            continue
+        path, _, anchor = link.partition("#")
+        target = (ROOT / page).parent / path if path else ROOT / page
+        assert target.exists(), link
+        assert not anchor or anchor in anchors(target), link
+
+
+def test_the_citation_is_of_this_version():
+    assert f"\nversion: {vonet.__version__}\n" in (ROOT / "CITATION.cff").read_text(encoding="utf-8")
+
+
+def test_the_readme_leads_to_every_page():
+    linked = set(re.findall(r"\]\(([^)\s#]+)", text_of("README.md")))
+    assert {page for page in PAGES if page not in linked} == {"README.md"}
