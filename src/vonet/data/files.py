@@ -46,7 +46,8 @@ def _open(path: Path) -> tuple[Any, Any]:
     try:
         container = av.open(str(path.absolute()), metadata_errors="replace")
     except (av.FFmpegError, OSError, ValueError):
-        raise _no_video(path, "is damaged, cut short or no video") from None
+        is_empty = path.is_file() and path.stat().st_size == 0
+        raise _no_video(path, "is empty" if is_empty else "is damaged, cut short or no video") from None
     covers = av.stream.Disposition.attached_pic
     streams = [stream for stream in container.streams.video if not stream.disposition & covers]
     if not streams or container.format.name == "tty" or container.format.name.endswith("_pipe"):
@@ -109,11 +110,11 @@ class Content:
         import av
 
         container, stream = _open(self.path)
+        last = None
         with closing(container):
             try:
                 if time is not None:
                     container.seek(time, stream=stream)
-                last = None
                 for frame in container.decode(stream):
                     if frame.is_corrupt:
                         raise ValueError
@@ -122,7 +123,8 @@ class Content:
                 if _ends_early(stream, last):
                     raise ValueError
             except (av.FFmpegError, OSError, ValueError):
-                raise BadInput(f"{self.path} is damaged or cut short: only the frames before can be decoded") from None
+                end = "" if last is None or last.time is None else f" after second {last.time:.2f}"
+                raise BadInput(f"{self.path} is damaged or cut short: nothing{end} can be decoded") from None
 
     def decode_sound(self) -> Iterator[Any]:
         """Frames from the start to the end or the first damage."""
