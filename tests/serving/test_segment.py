@@ -290,7 +290,13 @@ def picture(folder):
     return [folder / "walk.png"]
 
 
+def pipe(folder):
+    os.mkfifo(folder / "a.mp4")
+    return [folder / "a.mp4"]
+
+
 REFUSED = {
+    "a pipe": (pipe, "a.mp4 is a pipe, but videos are read twice: save it in a file, or use vonet.Segmenter"),
     "nothing there": (lambda folder: [folder / "none.mp4"], "there is nothing at"),
     "not a video": (text, "notes.txt has no video in it"),
     "empty": (empty, "a.mp4 is empty; give a video file"),
