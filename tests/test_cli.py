@@ -1,3 +1,4 @@
+import os
 import re
 import shlex
 import subprocess
@@ -117,6 +118,26 @@ def test_a_reader_that_has_seen_enough_is_no_error():
     assert process.stderr.read() == ""
     process.stderr.close()
     assert process.wait() == 141
+
+
+def test_a_full_disc_under_what_is_printed_gets_a_sentence():
+    if not os.path.exists("/dev/full"):
+        pytest.skip("only Linux has a disc that is always full")
+    with open("/dev/full", "w") as full:
+        command = [sys.executable, "-m", "vonet", "completion", "bash"]
+        done = subprocess.run(command, stdout=full, stderr=subprocess.PIPE, text=True, check=False)
+    assert done.returncode == 2
+    assert done.stderr == (
+        "vonet: what is printed cannot be written (No space left on device): make room, or print elsewhere\n"
+    )
+
+
+def test_nothing_asked_for_is_answered_with_the_help(monkeypatch, capsys):
+    with pytest.raises(SystemExit) as end:
+        run(monkeypatch)
+    said = capsys.readouterr()
+    assert (end.value.code, said.out) == (2, "")
+    assert said.err == cli._parser().format_help()
 
 
 def test_ctrl_c_ends_without_a_traceback(monkeypatch, capsys):

@@ -94,7 +94,7 @@ def test_weights_of_an_own_model_need_its_file_and_say_so(tmp_path):
         model, experiment = vonet.load(tmp_path)
         assert type(model) is Mine
         assert experiment == mine()
-    with pytest.raises(BadInput, match=r"it has a MineConfig; if that is of your own making: vonet --with YOURS.py"):
+    with pytest.raises(BadInput, match=r"MineConfig \(if it is of your own making: vonet --with YOURS.py\)"):
         vonet.load(tmp_path)
     with pytest.raises(BadInput, match="there is no experiment 'mine'"):
         experiments.get("mine")

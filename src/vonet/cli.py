@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import errno
 import io
 import json
 import os
@@ -27,7 +28,11 @@ def main(words: Sequence[str] | None = None) -> None:
             stream.reconfigure(errors="replace")  # a terminal that knows few letters is no reason to stop
     try:
         try:
-            arguments = _parser().parse_args(words)
+            parser = _parser()
+            if words is None and len(sys.argv) == 1:
+                print(parser.format_help(), end="", file=sys.stderr)
+                sys.exit(MISTAKE)
+            arguments = parser.parse_args(words)
             for file in arguments.files:
                 use(file)
             arguments.run(arguments)
@@ -38,8 +43,18 @@ def main(words: Sequence[str] | None = None) -> None:
     except KeyboardInterrupt:
         _leave(STOPPED, "stopped")
     except BrokenPipeError:  # whoever read our output, such as `head`, has seen enough
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        _stop_printing()
         sys.exit(UNREAD)
+    except OSError as error:
+        if error.filename is not None or error.errno not in (errno.ENOSPC, errno.EDQUOT, errno.EIO):
+            raise
+        _stop_printing()
+        _leave(MISTAKE, f"what is printed cannot be written ({error.strerror}): make room, or print elsewhere")
+
+
+def _stop_printing() -> None:
+    """What is still to be printed goes nowhere, or Python would try again at its end, and complain."""
+    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
 def _leave(code: int, sentence: str) -> NoReturn:

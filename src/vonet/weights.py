@@ -26,6 +26,7 @@ SHIPPED = Path(__file__).parent / "pretrained"
 """A folder for each model that comes with the package."""
 DEFAULT = "laptop-a"
 """The one that segments when no other is named."""
+OTHER_VERSION = "another version of vonet wrote it; use that version, or other weights"
 
 
 def save(folder: Path, model: nn.Module, experiment: Experiment) -> None:
@@ -56,7 +57,7 @@ def load(path: Path | str) -> tuple[Any, Experiment]:
     experiment = _read_experiment(text, file)
     model = experiment.build_model()
     if {name: t.shape for name, t in model.state_dict().items()} != {name: t.shape for name, t in tensors.items()}:
-        raise BadInput(f"the weights in {file} do not fit the model that it describes: another version wrote it")
+        raise BadInput(f"the weights in {file} do not fit the model that it describes: {OTHER_VERSION}")
     model.load_state_dict(tensors)
     return model.eval(), experiment
 
@@ -95,7 +96,7 @@ def _read_experiment(text: str, file: Path) -> Experiment:
     try:
         experiment = _built(json.loads(text), experiments.known_parts())
     except (ValueError, KeyError, TypeError, RecursionError) as error:
-        raise BadInput(f"the description in {file} cannot be read ({error}): another version wrote it") from None
+        raise BadInput(f"the description in {file} cannot be read ({error}): {OTHER_VERSION}") from None
     if not isinstance(experiment, Experiment):
         raise BadInput(f"{file} describes no experiment")
     return experiment
@@ -109,9 +110,9 @@ def _built(value: Any, parts: Mapping[str, type]) -> Any:
     built = {name: _built(item, parts) for name, item in value.items() if name != "part"}
     if "part" not in value:
         return built
-    if value["part"] not in parts:
-        raise BadInput(f"it has a {value['part']}; if that is of your own making: vonet --with YOURS.py")
-    part = parts[value["part"]]
+    part = parts.get(value["part"])
+    if part is None:
+        raise BadInput(f"the unknown part {value['part']} (if it is of your own making: vonet --with YOURS.py)")
     unknown = set(built) - {option.name for option in fields(part)}
     if unknown:
         raise BadInput(f"{value['part']} with the unknown options {', '.join(sorted(unknown))}")

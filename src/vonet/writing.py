@@ -37,9 +37,10 @@ def written_aside(path: Path) -> Iterator[Path]:
 @contextmanager
 def folder_written_aside(folder: Path) -> Iterator[Path]:
     """Gives a new folder beside `folder` to write into; it takes that name, and the place of what has it, when the
-    block ends well, else it vanishes."""
+    block ends well, else it vanishes, and so does the folder around it if that was made for it."""
     aside = folder.with_name(f"{folder.name}.{os.getpid()}{PART}")
     old = folder.with_name(f"{folder.name}.{os.getpid()}.old{PART}")
+    is_first = not folder.parent.exists()
     with disc_refusals(folder):
         for abandoned in folder.parent.glob(f"{glob.escape(folder.name)}.*{PART}"):
             shutil.rmtree(abandoned, ignore_errors=True)
@@ -52,6 +53,8 @@ def folder_written_aside(folder: Path) -> Iterator[Path]:
         finally:
             shutil.rmtree(aside, ignore_errors=True)
             shutil.rmtree(old, ignore_errors=True)
+            if is_first and not any(folder.parent.iterdir()):
+                folder.parent.rmdir()
 
 
 def save_tensors(path: Path, tensors: Mapping[str, Any], metadata: Mapping[str, str]) -> None:

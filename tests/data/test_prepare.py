@@ -351,7 +351,7 @@ def test_inspecting_a_folder_from_within_leaves_it_alone(tmp_path):
     before = content(tmp_path)
     done = run("inspect", ".", folder=tmp_path / "scene0")
     assert done.returncode == 0, done.stderr
-    assert "1 videos" in done.stdout
+    assert "1 video (" in done.stdout
     assert content(tmp_path) == before
     done = run("inspect", ".", "--sheet", "x.png", folder=tmp_path / "scene0")
     assert "would lie among the videos" in done.stderr

@@ -159,6 +159,19 @@ def test_the_keyboard_does_everything(page):
 
 
 @needs_browser
+def test_after_the_mouse_the_keys_are_the_videos_again(page):
+    for pressed in ("document.querySelectorAll('.choice')[1]", "document.querySelector('.slot')", "byId('boundaries')"):
+        page.click(pressed)
+        page.wait_for("viewer.ready && viewer.number === 1")
+        page.press(" ")
+        assert page.evaluate("viewer.timer !== null")
+        page.press(" ")
+        assert page.evaluate("viewer.timer === null")
+    page.press("?")
+    assert page.evaluate("byId('keys').hidden") is False
+
+
+@needs_browser
 def test_a_focused_slider_moves_once_for_each_key(page):
     page.evaluate("byId('frame').focus()")
     page.press("ArrowRight")
@@ -248,6 +261,20 @@ def test_what_a_model_cannot_show_has_no_panel(chromium, tmp_path):
     page.press("End")
     assert close(colour(page, "input", 0, 0), [GREYS[3]] * 3)
     assert page.complaints == []
+
+
+@needs_browser
+def test_one_score_is_a_point_and_names_tell_videos_apart(chromium, tmp_path):
+    videos = [watched(name=f"A-validation-00{number}") for number in (17, 18)]
+    write_page(tmp_path / "once.html", contents(videos=videos, log=LOG[:-1]))
+    page = chromium.open(tmp_path / "once.html")
+    assert page.evaluate("[...document.querySelectorAll('.choice span:not(.soft)')].map(s => s.textContent)") == [
+        "0017",
+        "0018",
+    ]
+    page.wait_for("document.querySelectorAll('#curves circle').length === 2")  # FG-ARI and mIoU, scored once
+    lines = page.evaluate("document.querySelectorAll('#curves .card:first-child .curve').length")
+    assert lines == 2  # of the trivial methods
 
 
 @needs_browser

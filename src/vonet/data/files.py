@@ -43,10 +43,13 @@ def _open(path: Path) -> tuple[Any, Any]:
     """The file and its first video. Not every picture in a file is a video: songs have covers, FFmpeg draws texts."""
     import av
 
+    if path.is_fifo():
+        raise BadInput(f"{path} is a pipe, but videos are read twice: save it in a file, or use vonet.Segmenter")
     try:
         container = av.open(str(path.absolute()), metadata_errors="replace")
     except (av.FFmpegError, OSError, ValueError):
-        raise _no_video(path, "is damaged, cut short or no video") from None
+        is_empty = path.is_file() and path.stat().st_size == 0
+        raise _no_video(path, "is empty" if is_empty else "is damaged, cut short or no video") from None
     covers = av.stream.Disposition.attached_pic
     streams = [stream for stream in container.streams.video if not stream.disposition & covers]
     if not streams or container.format.name == "tty" or container.format.name.endswith("_pipe"):
@@ -64,11 +67,15 @@ def _ends_early(stream: Any, last: Any) -> bool:
     seconds = _told_seconds(stream) if stream.container.format.name in HONEST else None
     if seconds is None or last is None or last.time is None:
         return False
-    begin = float(stream.start_time * stream.time_base) if stream.start_time is not None else 0.0
     step = 1 / float(stream.average_rate) if stream.average_rate else 0.0
     shown = float((getattr(last, "duration", 0) or 0) * last.time_base)  # older PyAV does not tell
-    missing = seconds - (last.time - begin + max(step, shown))
+    missing = seconds - (_seconds(stream, last) + max(step, shown))
     return missing > max(0.5, 0.1 * seconds)
+
+
+def _seconds(stream: Any, frame: Any) -> float:
+    """When a frame with a time is shown, after the beginning of the video."""
+    return frame.time - (float(stream.start_time * stream.time_base) if stream.start_time is not None else 0.0)
 
 
 def _told_seconds(stream: Any) -> float | None:
@@ -109,11 +116,11 @@ class Content:
         import av
 
         container, stream = _open(self.path)
+        last = None
         with closing(container):
             try:
                 if time is not None:
                     container.seek(time, stream=stream)
-                last = None
                 for frame in container.decode(stream):
                     if frame.is_corrupt:
                         raise ValueError
@@ -122,7 +129,8 @@ class Content:
                 if _ends_early(stream, last):
                     raise ValueError
             except (av.FFmpegError, OSError, ValueError):
-                raise BadInput(f"{self.path} is damaged or cut short: only the frames before can be decoded") from None
+                end = "" if last is None or last.time is None else f" after second {_seconds(stream, last):.2f}"
+                raise BadInput(f"{self.path} is damaged or cut short: nothing{end} can be decoded") from None
 
     def decode_sound(self) -> Iterator[Any]:
         """Frames from the start to the end or the first damage."""

@@ -65,7 +65,8 @@ class Inspection:
         sizes = self.size if isinstance(self.size[0], list) else [self.size]
         lines = [
             f"{self.path}: {self.layout}",
-            f"{self.videos} videos ({splits}), {frames} each, " + " to ".join("{}x{}".format(*s) for s in sizes),
+            f"{self.videos} video{'' if self.videos == 1 else 's'} ({splits}), {frames} each, "
+            + " to ".join("{}x{}".format(*s) for s in sizes),
             f"true ids in {'all' if self.ids == self.videos else self.ids or 'none'}",
         ]
         if self.statistics is not None:

@@ -20,7 +20,7 @@ function logTicks(low, high) {
 
 const path = (points) => "M" + points.map(([x, y]) => `${x.toFixed(1)},${y.toFixed(1)}`).join("L");
 
-/** `series`: name, colour, points (x, y), dotted. `range`: of y, else that of the points. */
+/** `series`: name, colour, points (x, y), dotted (one point, and the line goes across). `range`: of y, else that of the points. */
 function lineChart(title, series, { range = null, format = short, unit = "update" } = {}) {
   const readout = element("span", { class: "readout" });
   const box = element("div", { class: "chart" });
@@ -44,7 +44,9 @@ function lineChart(title, series, { range = null, format = short, unit = "update
     const below = ticks(0, last, 3).map((value) =>
       drawn("text", { x: x(value), y: height - 5, "text-anchor": value === 0 ? "start" : "middle" }, short(value)));
     const curves = series.map((one) => {
-      const points = one.points.length > 1 ? one.points : [[0, one.points[0][1]], [last, one.points[0][1]]];
+      const [[u0, v0]] = one.points;
+      if (one.points.length === 1 && !one.dotted) return drawn("circle", { cx: x(u0), cy: y(v0), r: 3.5, fill: one.colour });
+      const points = one.dotted ? [[0, v0], [last, v0]] : one.points;
       const dash = one.dotted ? "2 4" : null;
       return drawn("path", { class: "curve", d: path(points.map(([u, v]) => [x(u), y(v)])), stroke: one.colour, "stroke-dasharray": dash });
     });

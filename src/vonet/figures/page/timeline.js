@@ -86,7 +86,7 @@ class Timeline {
     const times = ticks(0, this.video.frames - 1, 6).filter(Number.isInteger);
     return [
       ...values,
-      drawn("text", { x: left + 4, y: 8 }, "KLD of each slot / D"),
+      drawn("text", { x: left + 16, y: 8 }, "KLD of each slot / D"), // beside the playhead of the first frame
       ...times.map((time) => drawn("text", { x: this.x(time), y: CHART + 15, "text-anchor": "middle" }, time + 1)),
     ];
   }

@@ -13,6 +13,7 @@ const KEYS = [
   ["0", "show all slots"],
   ["+ −", "overlay stronger, weaker"],
   ["b", "boundaries"],
+  ["?", "these keys"],
 ];
 
 class Viewer {
@@ -25,7 +26,8 @@ class Viewer {
     this.ready = false;
     this.timer = null;
     this.timeline = new Timeline(byId("strip"), (frame) => this.seek(frame), () => this);
-    byId("chooser").append(...videos.map((video, number) => this.choice(video, number)));
+    const begin = sharedBeginning(videos.map((video) => video.name));
+    byId("chooser").append(...videos.map((video, number) => this.choice(video, number, video.name.slice(begin))));
     byId("keys").append(...KEYS.map(([keys, does]) =>
       element("div", {}, element("dt", {}, ...keys.split(" ").map((key) => (key === "…" ? " … " : element("kbd", {}, key)))), element("dd", {}, does))));
     byId("play").addEventListener("click", () => this.play(this.timer === null));
@@ -37,6 +39,9 @@ class Viewer {
       byId("help").setAttribute("aria-expanded", String(!byId("keys").hidden));
     });
     document.addEventListener("keydown", (event) => this.press(event));
+    document.addEventListener("click", (event) => {
+      if (event.detail) event.target.closest("button, [type=checkbox]")?.blur(); // after the mouse, space plays again
+    });
     byId("viewer").hidden = false;
   }
 
@@ -49,12 +54,12 @@ class Viewer {
     return this.hidden.has(this.under) ? null : this.under;
   }
 
-  choice(video, number) {
+  choice(video, number, label) {
     const thumbnail = element("canvas", { width: video.width, height: video.height });
     picture(video.sheets.input).then((sheet) => thumbnail.getContext("2d").drawImage(sheet, 0, 0));
     const beside = video.scores ? element("span", { class: "soft" }, `FG-ARI ${percent(video.scores.fg_ari)}`) : "";
     return element("button", { type: "button", class: "choice", role: "tab", title: video.name, onclick: () => this.choose(number) },
-      thumbnail, element("span", {}, ending(video.name, 11)), beside);
+      thumbnail, element("span", {}, ending(label, 11)), beside);
   }
 
   async choose(number) {
@@ -151,6 +156,7 @@ class Viewer {
       n: () => this.seek(after ?? this.frame),
       p: () => this.seek(before ?? this.frame),
       b: () => byId("boundaries").click(),
+      "?": () => byId("help").click(),
       "+": () => stronger(10),
       "-": () => stronger(-10),
       0: () => {
@@ -221,6 +227,14 @@ class Viewer {
     });
     return said.length ? [element("b", {}, "here: "), said.join("; ")] : [];
   }
+}
+
+/** How many letters of the names tell nothing, for all begin with them: whole words only. */
+function sharedBeginning(names) {
+  const [first] = names;
+  let length = names.length > 1 ? first.split("").findIndex((letter, i) => names.some((name) => name[i] !== letter)) : 0;
+  while (length > 0 && /[\p{L}\p{N}]/u.test(first[length - 1])) length--;
+  return Math.max(0, length);
 }
 
 const channels = (colour) => [1, 3, 5].map((at) => parseInt(colour.slice(at, at + 2), 16));
