@@ -116,6 +116,17 @@ def test_what_cannot_be_compared_is_said(tmp_path):
         compare([tmp_path / "run"])
 
 
+def test_of_runs_scored_several_times_what_all_have_is_compared(tmp_path):
+    """As after `vonet report`, which scores a few videos where it finds no evaluation."""
+    written(tmp_path / "one", evaluation("a", 0.4), "few")
+    written(tmp_path / "one", evaluation("a", 0.5, videos=3), "many")
+    written(tmp_path / "one", evaluation("a", 0.6, videos=4), "alone")
+    written(tmp_path / "two", evaluation("b", 0.7), "few")
+    written(tmp_path / "two", evaluation("b", 0.8, videos=3), "many")
+    first, second, *_ = compare([tmp_path / "one", tmp_path / "two"]).lines
+    assert (first.scores["fg_ari"], second.scores["fg_ari"]) == (pytest.approx(0.5), pytest.approx(0.8))
+
+
 def test_the_command(tmp_path, monkeypatch, capsys):
     """From weights to the table, as a user goes."""
     from vonet import cli

@@ -66,10 +66,14 @@ class Comparison:
 
 def compare(paths: Sequence[Path]) -> Comparison:
     """`paths`: folders of runs that `vonet evaluate` has scored, or the files it wrote. All on the same videos by the
-    same rules; the trivial methods are those of the first."""
+    same rules; the trivial methods are those of the first. Of runs that were scored several times, the evaluations
+    are taken that all have, of the most videos."""
     if not paths:
         raise BadInput("nothing to compare was given; give folders of runs, or files that vonet evaluate wrote")
-    found = {file: _with_rows(file) for file in map(_file, paths)}
+    runs = [{file: _with_rows(file) for file in _files(path)} for path in paths]
+    common = set.intersection(*({_rules(evaluation) for evaluation in of_run.values()} for of_run in runs))
+    chosen = max(common, key=lambda rules: (len(rules[-1]), *map(str, rules[:-1])), default=None)
+    found = dict(_one(path, of_run, chosen) for path, of_run in zip(paths, runs, strict=True))
     first_file, first = next(iter(found.items()))
     for file, other in found.items():
         for key in SAME:
@@ -92,17 +96,30 @@ def compare(paths: Sequence[Path]) -> Comparison:
     return Comparison(about, lines)
 
 
-def _file(path: Path) -> Path:
+def _files(path: Path) -> list[Path]:
     if path.is_file():
-        return path
+        return [path]
     if not path.is_dir():
         raise BadInput(f"there is nothing at {path}; give the folder of a run, or a file that vonet evaluate wrote")
     files = sorted((path / EVALUATION).glob("*.json"))
     if not files:
         raise BadInput(f"{path} has not been evaluated yet: vonet evaluate {path} DATA")
-    if len(files) > 1:
-        raise BadInput(f"{path} has been evaluated {len(files)} times; give one of {', '.join(map(str, files))}")
-    return files[0]
+    return files
+
+
+def _rules(evaluation: Mapping[str, Any]) -> tuple[Any, ...]:
+    """What must be the same in evaluations that are compared."""
+    return (*(evaluation.get(key) for key in SAME), frozenset(_videos(evaluation)))
+
+
+def _one(
+    path: Path, of_run: Mapping[Path, dict[str, Any]], rules: tuple[Any, ...] | None
+) -> tuple[Path, dict[str, Any]]:
+    """The evaluation by these rules; where runs have none in common, the only one."""
+    fitting = {file: evaluation for file, evaluation in of_run.items() if rules in (None, _rules(evaluation))}
+    if len(fitting) > 1:
+        raise BadInput(f"{path} has been evaluated {len(fitting)} times; give one of {', '.join(map(str, fitting))}")
+    return next(iter(fitting.items()))
 
 
 def _with_rows(file: Path) -> dict[str, Any]:
