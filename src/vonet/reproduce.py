@@ -29,13 +29,24 @@ class Reported:
     world: WorldConfig
     videos: Mapping[str, int]
     seeds: tuple[int, ...] = (0, 1, 2)
+    scored: int | None = None
+    """Only the first so many validation videos."""
 
 
 LAPTOP_WORLD = WorldConfig("A", size=64, frames=24, seed=0, objects=(3, 6))
+TEXTURED_WORLD = WorldConfig("C", size=64, frames=24, seed=0, objects=(3, 6))
+MANY, FEW, TEXTURED = ({"train": n, "validation": m} for n, m in ((2_000, 128), (300, 64), (500, 128)))
 REPORTED = {
     "laptop": (
-        Reported("laptop-quick", LAPTOP_WORLD, {"train": 300, "validation": 64}),
-        Reported("laptop-a", LAPTOP_WORLD, {"train": 2_000, "validation": 128}),
+        Reported("laptop-quick", LAPTOP_WORLD, FEW),
+        Reported("laptop-a", LAPTOP_WORLD, MANY),
+        Reported("laptop-c", TEXTURED_WORLD, TEXTURED, seeds=(0, 1)),
+        Reported("laptop-a-tokens", LAPTOP_WORLD, MANY, seeds=(0, 1)),
+    ),
+    "ablations": tuple(
+        Reported(name, LAPTOP_WORLD, FEW, seeds=(0, 1), scored=32)
+        for name in experiments.names()
+        if name.startswith("laptop-brief")
     ),
 }
 
@@ -56,9 +67,9 @@ def reproduce(name: str, out: Path, only: str | None = None, seeds: Sequence[int
 
 def _rows(reported: Reported, out: Path, seeds: Sequence[int]) -> list[str]:
     experiment = experiments.get(reported.experiment)
-    world = out / f"world-{sum(reported.videos.values())}"
+    world = out / f"world-{reported.world.level}-{sum(reported.videos.values())}"
     generate(reported.world, dict(reported.videos), world, cores())
-    reports = [_run(reported.experiment, world, out / f"{reported.experiment}-seed{seed}", seed) for seed in seeds]
+    reports = [_run(reported, world, out / f"{reported.experiment}-seed{seed}", seed) for seed in seeds]
     found = [{**report.as_json(), **_offline(report)} for report in reports]
     rows = []
     for score, expected in experiment.measured.items():
@@ -72,9 +83,9 @@ def _offline(report: Report) -> dict[str, float]:
     return {f"offline_{name}": value for name, value in report.as_json()["offline"].items()}
 
 
-def _run(name: str, world: Path, folder: Path, seed: int) -> Report:
-    train_to_the_end(experiments.get(name), world, folder, TrainOptions(seed=seed, videos=8))
-    report = evaluate(folder, world)
+def _run(reported: Reported, world: Path, folder: Path, seed: int) -> Report:
+    train_to_the_end(experiments.get(reported.experiment), world, folder, TrainOptions(seed=seed, videos=8))
+    report = evaluate(folder, world, videos=reported.scored)
     assert report is not None, "one process reproduces"
     report.write(folder / EVALUATION, file_name(report))
     return report
