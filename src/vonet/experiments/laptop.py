@@ -157,7 +157,7 @@ def laptop_ablations() -> Iterator[Experiment[VONetConfig]]:
     """The paper's ablations, and each part that is ours set back to the paper's; 120 updates each."""
     base = _laptop(
         "laptop-brief",
-        summary="laptop-a in 120 updates, which ablations are held against",
+        summary="laptop-a in 120 updates",
         cost="2 minutes on one CPU core",
         updates=120,
         measured={},
