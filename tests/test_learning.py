@@ -13,7 +13,6 @@ from vonet.interface import Clip
 from vonet.training.loop import Training, collapse
 from vonet.training.segments import Footage
 
-
 TWO = (2, 2)
 
 
