@@ -109,7 +109,7 @@ def laptop_c() -> Experiment[VONetConfig]:
         summary="VONet on generated level C (textures) with few objects",
         cost="4 minutes on one CPU core",
         updates=300,
-        measured={},
+        measured={"fg_ari": 45.2, "miou": 51.4, "offline_fg_ari": 49.8, "offline_miou": 52.9},
         dataset="laptop-c",
     )
     return replace(base, model=replace(base.model, regions=RegionsConfig(hue=0.12, brightness=0.25)))
@@ -122,9 +122,9 @@ def laptop_a_tokens() -> Experiment[VONetConfig]:
     base = _laptop(
         "laptop-a-tokens",
         summary="laptop-a with the paper's decoder: tokens, one by one",
-        cost="4 minutes on one CPU core",
+        cost="9 minutes on one busy CPU core",
         updates=updates,
-        measured={},
+        measured={"fg_ari": 75.0, "miou": 72.5, "offline_fg_ari": 77.5, "offline_miou": 73.5},
     )
     dvae = DVAEConfig(vocabulary=64, width=32, temperature=Schedule(((0, 1.0), (updates // 2, 0.1))))
     transformer = CausalTransformerConfig(width=64, blocks=2, dropout=0.0)
