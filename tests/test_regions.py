@@ -313,18 +313,3 @@ def test_the_decoder_does_not_teach_the_masks():
     (of_regions,) = torch.autograd.grad(losses["regions"].sum(), log_masks)
     assert of_decoder is None
     assert of_regions.abs().sum() > 0
-
-
-def test_masks_learn_from_the_lesson_and_are_expected_from_the_regions():
-    lesson = RegionsConfig(toll=10.0, surest=1.0)
-    plain, taught = vonet_with_regions(), vonet_with_regions(lesson=lesson)
-    taught.load_state_dict(plain.state_dict())
-    frames, latents = torch.rand(2, 3, 32, 32), torch.randn(2, 4, plain.slot_dim)
-    log_masks = torch.randn(2, 4, 32, 32).log_softmax(1)
-    found = taught.decode(frames, latents, log_masks, update=0)["regions"]
-    torch.testing.assert_close(found, Regions(lesson, (32, 32)).free_energy(frames, log_masks))
-    assert not torch.allclose(found, plain.decode(frames, latents, log_masks, update=0)["regions"])
-    state = plain.initial_state(2, generator=torch.Generator().manual_seed(0))
-    torch.testing.assert_close(taught.eval().step(frames, state)[0].masks, plain.eval().step(frames, state)[0].masks)
-    with pytest.raises(BadInput, match="needs slots that have regions"):
-        VONetConfig(lesson=lesson)

@@ -70,9 +70,6 @@ class VONetConfig:
     regions: RegionsConfig | None = None
     """Whether slots remember where their thing is and how it looks. Then masks are learned from the regions' free
     energy, and the decoder teaches only what the slots hold; else the decoder teaches both (the paper)."""
-    lesson: RegionsConfig | None = None
-    """The regions under which that free energy is reckoned, where they are others than those that make one expect
-    masks: a sure guess is helpful where to look, but a teacher must not be surer than the truth."""
     initial_slots: InitialSlotsConfig = field(default_factory=InitialSlotsConfig)
     context: ContextConfig = field(default_factory=ContextConfig)
     slot_encoder: SlotEncoderConfig = field(default_factory=SlotEncoderConfig)
@@ -89,8 +86,6 @@ class VONetConfig:
         if self.slot_dim < 1:
             raise BadInput(f"slot_dim is {self.slot_dim}; it must be 1 or more")
         check_choice("enlargement", self.enlargement, Enlargement)
-        if self.lesson is not None and (self.regions is None or self.lesson.cell != self.regions.cell):
-            raise BadInput("a lesson about regions needs slots that have regions, with cells of the same size")
 
     @property
     def losses(self) -> tuple[str, ...]:
@@ -113,7 +108,6 @@ class VONet(nn.Module):
         attention = UNetAttention if isinstance(config.attention, UNetAttentionConfig) else DotAttention
         self.attention = attention(config.attention, C, D, self.backbone.feature_size)  # type: ignore[arg-type]
         self.regions = Regions(config.regions, config.size) if config.regions is not None else None
-        self.lesson = Regions(config.lesson, config.size) if config.lesson is not None else self.regions
         self.cells = self.regions.size if self.regions is not None else self.backbone.feature_size
         self.initial_slots = InitialSlots(config.initial_slots, D)
         self.context = Context(config.context, D)
@@ -214,10 +208,10 @@ class VONet(nn.Module):
 
     def decode(self, frames: Tensor, latents: Tensor, log_masks: Tensor, update: int) -> dict[str, Tensor]:
         """How badly the latents and the masks explain each frame, by name."""
-        if self.lesson is None:
+        if self.regions is None:
             return self.decoder(frames, latents, log_masks, update)
         losses = self.decoder(frames, latents, log_masks.detach(), update)
-        return {**losses, "regions": self.lesson.free_energy(frames, log_masks)}
+        return {**losses, "regions": self.regions.free_energy(frames, log_masks)}
 
     # ---- looking inside --------------------------------------------------------------------------------------------
 
