@@ -53,7 +53,7 @@ class RegionsConfig:
     dark: float = 0.4
     """Hue is a share of the brightness, so that the lit and the shaded side of a thing have the same; but where it is
     dark that share is noise, so this is added to the brightness first."""
-    surest: float = 0.3
+    surest: float = 0.2
     """Regions that turn out evener than that, such as the ground, may reckon with less: with this share at least."""
     habit: float = 300.0
     """How many cells a region needs before its own deviations count as much as those above."""
@@ -63,7 +63,7 @@ class RegionsConfig:
     """How many cells speak against any shading: so small regions have hardly one."""
     extent: float = 0.02
     """The smallest standard deviation of a region in the plane, as a share of the frame's side."""
-    toll: float = 3.0
+    toll: float = 1.0
     """How many cells a region pays for being there at all: one that is worth no more dies out (Figueiredo and Jain,
     "Unsupervised learning of finite mixture models", 2002)."""
     inertia: float = 10.0
