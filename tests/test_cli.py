@@ -42,6 +42,10 @@ def test_what_is_reported_is_run_again_and_compared(monkeypatch, tmp_path, capsy
     *_, first, second = capsys.readouterr().out.strip().splitlines()
     assert re.fullmatch(r"\| laptop-quick \| fg_ari \| 12\.3 \| (\S+) \(\1\) \|", first)
     assert re.fullmatch(r"\| laptop-quick \| offline_miou \| 45\.6 \| (\S+) \(\1\) \|", second)
+    monkeypatch.setattr(experiments, "get", lambda name: replace(short, measured={}))  # such as an ablation
+    run(monkeypatch, "reproduce", "laptop", "--seeds", 0, "--out", tmp_path)
+    last = capsys.readouterr().out.strip().splitlines()[-4:]
+    assert [line.split(" | ")[1:3] for line in last] == [[score, "docs/ablations.md"] for score in reproduce.SCORES]
     with pytest.raises(SystemExit):
         run(monkeypatch, "reproduce", "everything")
     assert "nothing is reported as 'everything'; possible: laptop" in capsys.readouterr().err

@@ -163,8 +163,6 @@ def laptop_ablations() -> Iterator[Experiment[VONetConfig]]:
     assert isinstance(model.attention, UNetAttentionConfig)
     assert isinstance(model.decoder, BroadcastDecoderConfig)
     yield set_back("wo-regions", "slots without regions, masks taught by the decoder", replace(model, regions=None))
-    absolute_hue = RegionsConfig(dark=1e3)
-    yield set_back("hue", "hue not as a share of brightness", replace(model, regions=absolute_hue))
     context_map = replace(model.attention, conditioning=ContextMapConfig())
     yield set_back("context-map", "the context as a map, the paper's", replace(model, attention=context_map))
     frame_pooling = SlotEncoderConfig(pooling="frame")
