@@ -101,6 +101,19 @@ def test_bash_completes_commands_and_options(monkeypatch, capsys):
     assert completed(script, "vonet", "segment", "clip") == []  # names of files are bash's own to complete
 
 
+def test_commands_and_options_are_completed_behind_own_files(monkeypatch, capsys):
+    run(monkeypatch, "completion", "bash")
+    script = capsys.readouterr().out
+    assert completed(script, "vonet", "--with", "se") == []  # the name of a file
+    assert completed(script, "vonet", "--with", "mine.py", "se") == ["segment"]
+    assert completed(script, "vonet", "--with", "a.py", "--with", "b.py", "segment", "--ov") == ["--overwrite"]
+    run(monkeypatch, "completion", "fish")
+    lines = capsys.readouterr().out.splitlines()
+    before = f"complete -c vonet -n 'not __fish_seen_subcommand_from {' '.join(cli.commands_of(cli._parser()))}'"
+    assert lines[0].startswith(f"{before} -l with -r -F ")
+    assert sum(line.startswith(f"{before} -f -a segment ") for line in lines) == 1
+
+
 def test_other_shells_and_shells_that_are_not(monkeypatch, capsys):
     run(monkeypatch, "completion", "zsh")
     assert "bashcompinit\n_vonet()" in capsys.readouterr().out

@@ -12,11 +12,14 @@ Commands = Mapping[str, tuple[str, ArgumentParser]]
 
 BASH = """\
 _vonet() {{
-    local word="${{COMP_WORDS[COMP_CWORD]}}" words=""
-    if [ "$COMP_CWORD" -eq 1 ]; then
+    local word="${{COMP_WORDS[COMP_CWORD]}}" words="" at=1
+    while [ "${{COMP_WORDS[at]}}" = --with ]; do
+        at=$((at + 2))
+    done
+    if [ "$COMP_CWORD" -eq "$at" ]; then
         words="{commands}"
     elif [ "${{word#-}}" != "$word" ]; then
-        case "${{COMP_WORDS[1]}}" in
+        case "${{COMP_WORDS[at]}}" in
 {cases}
         esac
     fi
@@ -35,15 +38,18 @@ def script(shell: str, commands: Commands) -> str:
 
 
 def _bash(commands: Commands) -> str:
-    """Where nothing of ours fits, `-o default` completes names of files."""
+    """The command stands behind every `--with YOURS.py`. Where nothing of ours fits, `-o default` completes names of
+    files."""
     cases = [f'            {name}) words="{" ".join(_options(own))}" ;;' for name, (_, own) in commands.items()]
     return BASH.format(commands=" ".join(commands), cases="\n".join(cases))
 
 
 def _fish(commands: Commands) -> str:
-    lines = []
+    """`__fish_use_subcommand` would take YOURS.py of `--with` for the command."""
+    before = f"complete -c vonet -n 'not __fish_seen_subcommand_from {' '.join(commands)}'"
+    lines = [f"{before} -l with -r -F -d 'a Python file with your own parts'"]
     for name, (about, own) in commands.items():
-        lines.append(f"complete -c vonet -n __fish_use_subcommand -f -a {name} -d {_quoted(about)}")
+        lines.append(f"{before} -f -a {name} -d {_quoted(about)}")
         for option, told in _options(own).items():
             lines.append(
                 f"complete -c vonet -n '__fish_seen_subcommand_from {name}' -l {option[2:]} -d {_quoted(told)}"

@@ -41,6 +41,7 @@ def evaluate(
         raise BadInput(f"{videos} videos were asked for; at least 1 is needed")
     keep_freed_memory()
     model, experiment = weights.load(path)
+    checksum = weights.checksum(path)  # now: a training may replace the file meanwhile
     everything = vonet.data.open(data, split=split)
     chosen = everything[:videos]
     with joined_processes() as processes:
@@ -73,7 +74,9 @@ def evaluate(
         "experiment": experiment.name,
         "dataset": experiment.dataset,
         "weights": str(path),
+        "checksum": checksum,
         "data": str(data),
+        "found_at": str(data.resolve()),
         "layout": everything.layout,
         "split": split,
         "videos": len(chosen),

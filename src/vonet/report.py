@@ -104,14 +104,17 @@ def _evaluation(
 
 
 def _earlier(folder: Path, data: Path, split: str, slots: int) -> dict[str, Any] | None:
-    """The evaluation of most videos, with the slots that are shown, that is not older than the weights."""
-    trained = (folder / weights.WEIGHTS).stat().st_mtime
-    found = []
-    for path in sorted((folder / EVALUATION).glob("*.json")):
-        about = read_evaluation(path)
-        how = Path(about["data"]).resolve(), about["split"], about["protocol"], about["slots"]
-        if how == (data.resolve(), split, PROTOCOL, slots) and path.stat().st_mtime >= trained:
-            found.append(about)
+    """The evaluation of most videos, with the slots that are shown, of exactly these weights: times of files say
+    nothing of a run that was copied."""
+    wanted = {
+        "checksum": weights.checksum(folder),
+        "found_at": str(data.resolve()),
+        "split": split,
+        "protocol": PROTOCOL,
+        "slots": slots,
+    }
+    evaluations = [read_evaluation(path) for path in sorted((folder / EVALUATION).glob("*.json"))]
+    found = [about for about in evaluations if wanted.items() <= about.items()]
     return max(found, key=lambda about: (about["videos"], about["seeds"]), default=None)
 
 

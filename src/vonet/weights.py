@@ -7,6 +7,7 @@ that the file does not have yet takes its default.
 
 from __future__ import annotations
 
+import hashlib
 import json
 from collections.abc import Mapping
 from dataclasses import fields, is_dataclass
@@ -60,6 +61,12 @@ def load(path: Path | str) -> tuple[Any, Experiment]:
         raise BadInput(f"the weights in {file} do not fit the model that it describes: {OTHER_VERSION}")
     model.load_state_dict(tensors)
     return model.eval(), experiment
+
+
+def checksum(path: Path | str) -> str:
+    """Of the weights' file: it tells whether scores are of these weights, wherever the file lies now."""
+    with _file(path).open("rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()
 
 
 def shipped() -> list[str]:

@@ -5,12 +5,14 @@ import os
 import re
 import shutil
 import sys
+from pathlib import Path
 
 import numpy as np
 import pytest
 from PIL import Image
 
-from vonet import cli, report
+import vonet
+from vonet import cli, report, weights
 from vonet.errors import BadInput
 from vonet.experiments.vonet import VIDEO_SCORES
 from vonet.figures import paper
@@ -78,15 +80,23 @@ def test_mistakes_are_said(trained, tmp_path):
     assert {path.name for path in alone.iterdir()} == {"model.safetensors"}
 
 
-def test_an_evaluation_older_than_the_weights_does_not_count(trained, world, tmp_path):
+def test_an_evaluation_of_other_weights_does_not_count_but_one_of_a_copied_run_does(
+    monkeypatch, trained, world, tmp_path
+):
     run, data = tmp_path / "run", world.resolve()
-    report.report(trained, videos=1, frames=2, progress=False)
-    shutil.copytree(trained, run)
+    shutil.copytree(trained, run, ignore=shutil.ignore_patterns("evaluation"))
+    monkeypatch.chdir(data.parent)
+    report.report(run, Path(data.name), videos=1, frames=2, scored=1, progress=False)
+    monkeypatch.chdir(tmp_path)
+    run = run.rename(tmp_path / "elsewhere")
+    later = (run / "model.safetensors").stat().st_mtime + 3600
+    os.utime(run / "model.safetensors", (later, later))  # copies may be of any order
     assert report._earlier(run, data, "validation", 5) is not None
     assert report._earlier(run, data, "train", 5) is None
     assert report._earlier(run, data, "validation", 24) is None
-    later = (run / "model.safetensors").stat().st_mtime + 3600
-    os.utime(run / "model.safetensors", (later, later))
+    model, experiment = vonet.load(run)
+    next(model.parameters()).data += 1
+    weights.save(run, model, experiment)
     assert report._earlier(run, data, "validation", 5) is None
 
 

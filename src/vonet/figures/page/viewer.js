@@ -262,7 +262,7 @@ function outline(context, ids, width, height, scale) {
 function legend(video) {
   const parts = video.divergence ? ["The curves say how much each slot surprises at each frame."] : [];
   if (video.objects) {
-    parts.push("Each row below is a true object, in the colour of the slot that holds it: ◆ marks a switch to another slot, the bar below it that several slots share it.");
+    parts.push("Each row is a true object, in the colour of the slot that holds it: ◆ marks a switch to another slot, the bar below it that several slots share it.");
   }
   return parts.join(" ");
 }
