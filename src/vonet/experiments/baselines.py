@@ -62,8 +62,8 @@ def monet_movi(level: str) -> Experiment[MONetConfig]:
 
 
 def monet_laptop_a() -> Experiment[MONetConfig]:
-    """MONet on `vonet generate A --objects 3 6`: about half a second an update on one core."""
-    updates = 2_500
+    """MONet on `vonet generate A --objects 3 6`: a third of a second an update on one core."""
+    updates = 3_650
     return Experiment(
         name="monet-laptop-a",
         summary="MONet on generated level A with few objects, on a laptop",
@@ -78,7 +78,7 @@ def monet_laptop_a() -> Experiment[MONetConfig]:
         ),
         training=TrainingConfig(
             updates=updates,
-            batch=8,
+            batch=4,
             segment=1,
             weights={"reconstruction": constant(1.0), "kl": constant(0.5), "masks": constant(0.5)},
             optimizer=OptimizerConfig(groups=_group(_laptop_rate(5e-4, updates), clip=10.0)),
@@ -116,7 +116,7 @@ def vimon_movi(level: str) -> Experiment[ViMONConfig]:
 
 def vimon_laptop_a() -> Experiment[ViMONConfig]:
     """ViMON on `vonet generate A --objects 3 6`: about half a second an update on one core."""
-    updates = 2_500
+    updates = 2_250
     return Experiment(
         name="vimon-laptop-a",
         summary="ViMON on generated level A with few objects, on a laptop",
@@ -169,10 +169,10 @@ def scalor_movi(level: str) -> Experiment[SCALORConfig]:
 
 
 def scalor_laptop_a() -> Experiment[SCALORConfig]:
-    """SCALOR on `vonet generate A --objects 3 6`: about half a second an update on one core. Its schedules are as much
+    """SCALOR on `vonet generate A --objects 3 6`: about a third of a second an update on one core. Its schedules are as much
     shorter as the training is. Its boxes suit the world's objects, which are as large as MOVi-A's (99 % of those that
     the edge does not cut are within them, by their true ids)."""
-    updates = 2_500
+    updates = 3_300
     return Experiment(
         name="scalor-laptop-a",
         summary="SCALOR on generated level A with few objects, on a laptop",
@@ -185,12 +185,12 @@ def scalor_laptop_a() -> Experiment[SCALORConfig]:
             glimpse=32,
             what_dim=16,
             presence=Schedule(((0, 0.1), (200, 1e-3))),
-            cooling=500,
-            cut=750,
+            cooling=660,
+            cut=1_000,
         ),
         training=TrainingConfig(
             updates=updates,
-            batch=4,
+            batch=2,
             segment=4,
             weights={name: constant(1.0) for name in SCALORConfig.losses},
             optimizer=RMSpropConfig(groups=_group(_laptop_rate(3e-4, updates), clip=1.0)),

@@ -57,11 +57,11 @@ def savi_laptop_a() -> Experiment[SAViConfig]:
             slots=7,
             slot_dim=64,
             backbone=ConvStackConfig(channels=(32, 32, 32, 32), strides=(2, 1, 1, 1), kernel=3),
-            attention=SlotAttentionConfig(iterations=2, hidden=128),
+            attention=SlotAttentionConfig(iterations=3, hidden=128),
             predictor_hidden=128,
             decoder=SpatialBroadcastConfig(channels=(32, 32)),
             reduction=2,
             enlargement="bilinear",
         ),
-        training=_training(3_200, batch=8, segment=4, peak=8e-4, warm_up=250),
+        training=_training(12_000, batch=4, segment=2, peak=4e-4, warm_up=500),
     )
