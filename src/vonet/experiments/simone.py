@@ -44,7 +44,7 @@ def simone_movi(level: str) -> Experiment[SIMONeConfig]:
 def simone_laptop_a() -> Experiment[SIMONeConfig]:
     """SIMONe on `vonet generate A --objects 3 6`: about a quarter of a second an update on one core. Eight slots, for they are
     the cells of a grid of 2x4; latents that begin with little noise; one pixel of sixteen decoded."""
-    updates = 5_000
+    updates = 5_150
     return Experiment(
         name="simone-laptop-a",
         summary="SIMONe on generated level A with few objects, on a laptop",
