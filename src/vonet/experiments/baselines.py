@@ -118,6 +118,7 @@ def vimon_movi(level: str) -> Experiment[ViMONConfig]:
 def vimon_laptop_a() -> Experiment[ViMONConfig]:
     """ViMON on `vonet generate A --objects 3 6`: about half a second an update on one core."""
     updates = 2_250
+    gamma = Schedule(((0, 0.01), (700, 0.01), (1_800, 0.5)))
     return Experiment(
         name="vimon-laptop-a",
         summary="ViMON on generated level A with few objects, on a laptop",
@@ -138,8 +139,8 @@ def vimon_laptop_a() -> Experiment[ViMONConfig]:
                 "reconstruction": constant(1.0),
                 "prediction": constant(1.0),
                 "kl": constant(0.5),
-                "masks": constant(0.5),
-                "next_masks": constant(0.5),
+                "masks": gamma,
+                "next_masks": gamma,
             },
             optimizer=OptimizerConfig(groups=_group(_laptop_rate(5e-4, updates), clip=10.0)),
             replay=None,
