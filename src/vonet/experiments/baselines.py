@@ -116,7 +116,8 @@ def vimon_movi(level: str) -> Experiment[ViMONConfig]:
 
 
 def vimon_laptop_a() -> Experiment[ViMONConfig]:
-    """ViMON on `vonet generate A --objects 3 6`: about half a second an update on one core."""
+    """ViMON on `vonet generate A --objects 3 6`: about half a second an update on one core. γ begins small: as long as
+    the decoder's masks are uniform, they would make the attention's uniform too (docs/methods.md)."""
     updates = 2_250
     gamma = Schedule(((0, 0.01), (700, 0.01), (1_800, 0.5)))
     return Experiment(
@@ -171,9 +172,10 @@ def scalor_movi(level: str) -> Experiment[SCALORConfig]:
 
 
 def scalor_laptop_a() -> Experiment[SCALORConfig]:
-    """SCALOR on `vonet generate A --objects 3 6`: about a third of a second an update on one core. Its schedules are as much
+    """SCALOR on `vonet generate A --objects 3 6`: a third of a second an update on one core. Its schedules are as much
     shorter as the training is. Its boxes suit the world's objects, which are as large as MOVi-A's (99 % of those that
-    the edge does not cut are within them, by their true ids)."""
+    the edge does not cut are within them, by their true ids). At first objects are held to be there, whatever they are
+    like, and the background is small: else they are gone after thirty updates (docs/methods.md)."""
     updates = 3_300
     return Experiment(
         name="scalor-laptop-a",

@@ -42,8 +42,9 @@ def simone_movi(level: str) -> Experiment[SIMONeConfig]:
 
 
 def simone_laptop_a() -> Experiment[SIMONeConfig]:
-    """SIMONe on `vonet generate A --objects 3 6`: about a quarter of a second an update on one core. Eight slots, for they are
-    the cells of a grid of 2x4; latents that begin with little noise; one pixel of sixteen decoded."""
+    """SIMONe on `vonet generate A --objects 3 6`: a quarter of a second an update on one core, a single video each.
+    Eight slots, for they are the cells of a grid of 2x4; latents that begin with little noise; one pixel of sixteen
+    decoded."""
     updates = 5_150
     return Experiment(
         name="simone-laptop-a",
