@@ -181,7 +181,7 @@ def scalor_laptop_a() -> Experiment[SCALORConfig]:
         name="scalor-laptop-a",
         summary="SCALOR on generated level A with few objects, on a laptop",
         dataset="laptop-a",
-        cost="twenty minutes on one CPU core",
+        cost="20 minutes on one CPU core, of which it has had three (docs/methods.md)",
         model=SCALORConfig(
             size=(64, 64),
             slots=7,
