@@ -124,7 +124,7 @@ def vimon_laptop_a() -> Experiment[ViMONConfig]:
         name="vimon-laptop-a",
         summary="ViMON on generated level A with few objects, on a laptop",
         dataset="laptop-a",
-        cost="twenty minutes on one CPU core",
+        cost="20 minutes on one CPU core, of which it has had 17 (docs/methods.md)",
         model=ViMONConfig(
             size=(64, 64),
             slots=7,
