@@ -68,7 +68,7 @@ def monet_laptop_a() -> Experiment[MONetConfig]:
         name="monet-laptop-a",
         summary="MONet on generated level A with few objects, on a laptop",
         dataset="laptop-a",
-        cost="20 minutes on one CPU core",
+        cost="19 minutes on one CPU core",
         measured={"fg_ari": 10.2, "miou": 30.6},
         model=MONetConfig(
             size=(64, 64),
