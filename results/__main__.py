@@ -1,12 +1,14 @@
-"""`make results`: write the tables of the README and of docs/ablations.md anew, from the scores of each video here.
+"""`make results`: write the tables of the README, docs/ablations.md and docs/methods.md anew, from the scores of each
+video here.
 
 results/EXPERIMENT/seedN.csv is what `vonet evaluate` wrote, a line for each video and method; so is
-results/ablations/EXPERIMENT/seedN.csv.
+results/ablations/EXPERIMENT/seedN.csv. results/EXPERIMENT/cost.json has what a comparison of methods says besides.
 """
 
 from __future__ import annotations
 
 import csv
+import json
 from collections import defaultdict
 from pathlib import Path
 from statistics import mean, stdev
@@ -14,7 +16,11 @@ from statistics import mean, stdev
 HERE = Path(__file__).parent
 README = HERE.parent / "README.md"
 ABLATIONS = HERE.parent / "docs" / "ablations.md"
+METHODS_PAGE = HERE.parent / "docs" / "methods.md"
 BASE = "laptop-quick"
+OTHERS = {f"{name.lower()}-laptop-a": name for name in ("MONet", "ViMON", "SCALOR", "SAVi", "STEVE", "SIMONe")}
+TRIVIAL = ("one segment", "random", "blocks", "k-means")
+COSTS = {"milliseconds": "ms per frame", "parameters": "parameters", "minutes": "minutes of training"}
 BEGIN, END = "<!-- results -->\n", "<!-- /results -->\n"
 SCORES = {"fg_ari": "FG-ARI", "miou": "mIoU", "slots_per_object": "slots per object", "identity_switches": "switches"}
 PERCENT = ("fg_ari", "miou")
@@ -61,7 +67,8 @@ def lines(folder: Path) -> list[str]:
 
 def table() -> str:
     head = ["| | " + " | ".join(SCORES.values()) + " | seeds |", "|---|" + "---|" * (len(SCORES) + 1)]
-    return "\n".join([*head, *(line for folder in folders(HERE) for line in lines(folder))]) + "\n"
+    ours = [folder for folder in folders(HERE) if folder.name not in OTHERS]
+    return "\n".join([*head, *(line for folder in ours for line in lines(folder))]) + "\n"
 
 
 def ablation_table() -> str:
@@ -81,12 +88,29 @@ def ablation_table() -> str:
     return "\n".join(rows) + "\n"
 
 
+def methods_table() -> str:
+    """What `vonet compare` says of VONet and the other methods, streaming, and for how long each was trained."""
+    columns = [*SCORES.values(), *COSTS.values()]
+    rows = ["| | " + " | ".join(columns) + " |", "|---|" + "---:|" * len(columns)]
+    for experiment, spoken in {BASE: "VONet", **OTHERS}.items():
+        folder = HERE / experiment
+        seeds, cost = seeds_of(folder), json.loads((folder / "cost.json").read_text(encoding="utf-8"))
+        cells = [_cell([seed["model", score] for seed in seeds], score, trained=True) for score in SCORES]
+        cells += [f"{cost['milliseconds']:.1f}", f"{cost['parameters']:,}", f"{cost['minutes']:.1f}"]
+        rows.append(f"| {spoken}, `{experiment}` | " + " | ".join(cells) + " |")
+    trivial = seeds_of(HERE / BASE)[0]
+    for method in TRIVIAL:
+        cells = [_cell([trivial[method, score]], score, trained=False) for score in SCORES]
+        rows.append(f"| {method} | " + " | ".join([*cells, *("–" for _ in COSTS)]) + " |")
+    return "\n".join(rows) + "\n"
+
+
 def with_table(page: str, table: str) -> str:
     before, rest = page.split(BEGIN)
     return before + BEGIN + table + END + rest.split(END)[1]
 
 
 if __name__ == "__main__":
-    for page, written in ((README, table()), (ABLATIONS, ablation_table())):
+    for page, written in ((README, table()), (ABLATIONS, ablation_table()), (METHODS_PAGE, methods_table())):
         page.write_text(with_table(page.read_text(encoding="utf-8"), written), encoding="utf-8")
         print(written)

@@ -5,7 +5,12 @@ from vonet import experiments
 
 
 def test_the_pages_have_the_tables_of_the_recorded_scores():
-    for page, table in ((results.README, results.table()), (results.ABLATIONS, results.ablation_table())):
+    pages = {
+        results.README: results.table(),
+        results.ABLATIONS: results.ablation_table(),
+        results.METHODS_PAGE: results.methods_table(),
+    }
+    for page, table in pages.items():
         text = page.read_text(encoding="utf-8")
         assert results.with_table(text, table) == text
 

@@ -329,6 +329,29 @@ def test_the_rendering_s_sums(learner):
     assert uncovered.max() <= 1e-6
 
 
+def test_only_what_has_a_place_need_be_painted(learner):
+    """The plain way paints all followed objects and all proposals, most of which are absent."""
+    torch.manual_seed(0)
+    state = followed(learner, places=4)
+    old = Objects(**{f.name: getattr(state, f.name) for f in fields(Objects)})
+    old = scalor._kept(old, torch.tensor([[True, False, False, False], [False, True, False, True]]))
+    presence = torch.zeros(2, 16, 1)
+    presence[0, [2, 7, 11]], presence[1, [0, 15]] = 0.8, 0.4
+    new = Proposals(torch.randn(2, 16, 8), boxes(16), torch.randn(2, 16, 1), presence)
+    every = {f.name: torch.cat([getattr(old, f.name), getattr(new, f.name)], dim=1) for f in fields(Proposals)}
+    empty = learner.initial_state(2, slots=21)
+    plain = Objects(**{f.name: every.get(f.name, getattr(empty, f.name)) for f in fields(Objects)})
+    short, _ = learner._joined(old, new, state.names_given)
+    painted = []
+    for objects in (short, plain):
+        foreground, alpha, _, _ = learner._render(objects)
+        loss = foreground.square().sum() + alpha.sum()
+        painted.append((foreground, alpha, *torch.autograd.grad(loss, tuple(learner.glimpse_decoder.parameters()))))
+    assert painted[0][1].max() > 0.1
+    for one, other in zip(*painted, strict=True):
+        torch.testing.assert_close(one, other, atol=1e-4, rtol=1e-4)
+
+
 def test_the_limit_lets_gradients_pass():
     alpha = torch.tensor([-0.5, 0.5, 1.5], requires_grad=True)
     kept = limited(alpha)

@@ -66,7 +66,8 @@ def steve_laptop_a() -> Experiment[STEVEConfig]:
         name="steve-laptop-a",
         summary="STEVE on generated level A with few objects, on a laptop",
         dataset="laptop-a",
-        cost="20 minutes on one CPU core; scores not measured",
+        cost="20 minutes on one CPU core",
+        measured={"fg_ari": -0.2, "miou": 18.5, "offline_fg_ari": 0.0, "offline_miou": 18.5},
         model=STEVEConfig(
             size=(64, 64),
             slots=7,
