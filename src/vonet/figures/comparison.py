@@ -13,6 +13,7 @@ import numpy as np
 
 from vonet.figures import paper
 from vonet.figures.plots import SCORES, WIDTH, plotting, saved
+from vonet.figures.sheet import colours
 from vonet.writing import written_aside
 
 Score = tuple[float, float | None]
@@ -157,6 +158,7 @@ def write_bars(path: Path, found: Comparison) -> list[Path]:
     methods = found.groups["ours"]
     labels = ablation_labels(list(methods))
     width = min(0.8 / len(methods), 0.25)
+    paints = colours(len(methods)) / 255  # matplotlib's own ten would come again
     with plotting() as pyplot:
         figure, panels = pyplot.subplots(1, len(SCORES), figsize=(WIDTH, 2.2), layout="constrained")
         for axes, (name, spoken) in zip(panels, SCORES.items(), strict=True):
@@ -167,6 +169,7 @@ def write_bars(path: Path, found: Comparison) -> list[Path]:
                     [i + (place - (len(methods) - 1) / 2) * width for i in known],
                     [100 * mean for mean, _ in values],
                     width * 0.9,
+                    color=paints[place],
                     yerr=[100 * (std or 0) for _, std in values],
                     error_kw={"linewidth": 0.8, "capsize": 1.5},
                     label=labels[method],
