@@ -50,7 +50,8 @@ def simone_laptop_a() -> Experiment[SIMONeConfig]:
         name="simone-laptop-a",
         summary="SIMONe on generated level A with few objects, on a laptop",
         dataset="laptop-a",
-        cost="20 minutes on one CPU core, of which it has had 16 (docs/methods.md)",
+        cost="22 minutes on one CPU core",
+        measured={"fg_ari": 0.5, "miou": 19.6},
         model=SIMONeConfig(
             grid=(2, 4),
             channels=(32, 64, 64),
