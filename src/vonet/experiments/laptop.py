@@ -119,9 +119,9 @@ def laptop_a_tokens() -> Experiment[VONetConfig]:
     base = _laptop(
         "laptop-a-tokens",
         summary="laptop-a with the paper's decoder: tokens, one by one",
-        cost="9 minutes on one busy CPU core; scores in docs/log.md",
+        cost="5 minutes on one CPU core",
         updates=updates,
-        measured={},
+        measured={"fg_ari": 81.8, "miou": 76.3, "offline_fg_ari": 82.9, "offline_miou": 77.0},
     )
     dvae = DVAEConfig(vocabulary=64, width=32, temperature=Schedule(((0, 1.0), (updates // 2, 0.1))))
     transformer = CausalTransformerConfig(width=64, blocks=2, dropout=0.0)
