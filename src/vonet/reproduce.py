@@ -39,6 +39,7 @@ REPORTED = {
         Reported("laptop-quick", LAPTOP_WORLD, FEW),
         Reported("laptop-a", LAPTOP_WORLD, MANY),
         Reported("laptop-c", TEXTURED_WORLD, TEXTURED, seeds=(0,)),
+        Reported("laptop-a-tokens", LAPTOP_WORLD, MANY, seeds=(0,)),
     ),
     "ablations": tuple(
         Reported(name, LAPTOP_WORLD, FEW, seeds=(0, 1))

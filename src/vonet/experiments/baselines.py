@@ -176,7 +176,7 @@ def scalor_laptop_a() -> Experiment[SCALORConfig]:
     """SCALOR on `vonet generate A --objects 3 6`: a third of a second an update on one core. Its schedules are as much
     shorter as the training is. Its boxes suit the world's objects, which are as large as MOVi-A's (99 % of those that
     the edge does not cut are within them, by their true ids). At first objects are held to be there, whatever they are
-    like, and the background is small: else they are gone after thirty updates (docs/methods.md)."""
+    like, and the background is small: so they are gone after some hundreds of updates, not thirty (docs/methods.md)."""
     updates = 3_300
     return Experiment(
         name="scalor-laptop-a",
