@@ -29,7 +29,7 @@ from vonet.errors import BadInput
 from vonet.interface import Clip
 from vonet.training.optimizer import RMSpropConfig
 
-AFTER = Annealed(temperature=0.5, presence_prior=1e-3, cut=False)
+AFTER = Annealed(temperature=0.5, presence_prior=1e-3, cut=False, hides=False)
 
 
 def count(module) -> int:
@@ -413,6 +413,27 @@ def test_the_cut_of_gradients_between_frames(learner, cut):
     for gradient in found[:-1]:
         assert (gradient is None or gradient.abs().max() == 0) == cut
     assert found[-1].abs().max() > 0  # the features' memory is never cut
+
+
+def test_the_curriculum_hides_the_background():
+    """Until it ends the picture is the objects' alone; then what they leave is the background's. Segments are always
+    by the objects' own masks."""
+    torch.manual_seed(0)
+    model = SCALOR(replace(reduced(SCALORConfig()), curriculum=10)).train()
+    clip, drawing = random_clip(1, 2, 64), list(model.background.decoder.parameters())
+
+    def seen(update):
+        torch.manual_seed(1)
+        output = model(clip, update=update)
+        learned = torch.autograd.grad(output.losses["reconstruction"].sum(), drawing)
+        return output, max(gradient.abs().max() for gradient in learned)
+
+    (during, hidden), (after, visible) = seen(9), seen(10)
+    assert hidden == 0
+    assert visible > 0
+    assert during.losses["reconstruction"].mean() > after.losses["reconstruction"].mean() + 1
+    assert torch.equal(during.labels[:, 0], after.labels[:, 0])
+    assert model.annealed(None) == AFTER
 
 
 def test_at_the_first_frame_nothing_is_propagated(model):

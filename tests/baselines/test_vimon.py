@@ -9,6 +9,7 @@ import torch.nn.functional as F
 from tests.reduced import random_clip, reduced
 from vonet import experiments
 from vonet.baselines.vimon import GRU_RANGE, ViMON, ViMONConfig, ViMONState
+from vonet.blocks.broadcast import mask_divergence, mixture_error
 from vonet.blocks.gaussian import Gaussian, unit_divergence
 from vonet.blocks.unet import SubsampledUNet, UNetConfig
 from vonet.errors import BadInput
@@ -260,3 +261,30 @@ def test_the_paper_s_hyper_parameters():
         assert (made.model.slots, made.model.latent_dim, made.training.segment) == (slots, 64, 6)
         assert made.training.weights["masks"](0) == made.training.weights["next_masks"](0) == 2
         assert made.training.optimizer.groups["model"].clip == 10
+
+
+def test_it_may_begin_as_monet():
+    """Each frame by itself, explained with the attention's masks, and nothing forecast; then as ever."""
+    torch.manual_seed(0)
+    model = ViMON(replace(reduced(ViMONConfig()), as_monet=5)).eval()
+    clip = random_clip(2, 4)
+    alone = model(clip, update=4).losses
+    assert alone["prediction"].abs().max() == alone["next_masks"].abs().max() == 0
+    for t in range(4):
+        frame = clip.frames[:, t]
+        log_masks = model.attend(frame, torch.zeros(2, 4, 32, 32))
+        posterior, _ = model.encode(frame, log_masks, torch.zeros(2, 4, model.hidden))
+        pictures, logits = model.decoder(posterior.mean)
+        sigmas = torch.tensor([0.09, 0.11, 0.11, 0.11])
+        losses = {
+            "reconstruction": mixture_error(frame, pictures, log_masks, sigmas),
+            "kl": unit_divergence(posterior).sum(-1),
+            "masks": mask_divergence(log_masks, logits.log_softmax(1)),
+        }
+        for name, loss in losses.items():
+            torch.testing.assert_close(alone[name][:, t], loss, atol=1e-2, rtol=1e-5)
+    plain = ViMON(reduced(ViMONConfig())).eval()
+    plain.load_state_dict(model.state_dict())
+    for name, loss in plain(clip).losses.items():
+        assert torch.equal(model(clip, update=5).losses[name], loss)
+        assert not torch.equal(alone[name], loss)

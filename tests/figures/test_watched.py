@@ -86,6 +86,20 @@ def test_other_methods_show_what_they_have(video, name):
     assert shown.ids.shape == video.ids.shape
 
 
+def test_labels_of_a_model_s_own_are_shown(video):
+    """SCALOR has more names than slots, and its own rule for who has a pixel."""
+    torch.manual_seed(2)
+    model = experiments.get("scalor-laptop-a").build_model().eval()
+    with torch.no_grad():
+        model.discovery.heads["presence"].bias.fill_(1.0)  # so that there are objects
+    rules = PROTOCOLS["vonet"]
+    shown = watch(model, video, sure_above=rules.sure_above)
+    (row,) = evaluate_model(model, model.size, [video], rules, progress=False)
+    assert score(shown.true_ids, shown.ids) == pytest.approx(row.scores)
+    assert sorted(np.unique(shown.ids)) == list(range(1, shown.slots + 1))
+    assert shown.slots > 2
+
+
 def test_without_a_prior_there_is_no_forecast(video):
     config = experiments.get("vonet-sprites").model
     config = replace(config, sequential_vae=replace(config.sequential_vae, prior=None))

@@ -115,6 +115,13 @@ class SCALORConfig:
     """Updates in which the temperature of presences falls from 1 to ½, where it stays."""
     cut: int = 30_000
     """Updates in which no gradient passes from frame to frame through objects."""
+    curriculum: int = 0
+    """Updates in which objects are held to hide the background everywhere, so that they must learn to paint before it
+    can do without them: an option of the authors, off unless asked for, and then 200 updates."""
+
+    alone: int = 0
+    """Updates in which each frame is by itself, so that nothing is propagated and nothing refused: discovery learns
+    first. Ours."""
 
     losses = ("reconstruction", "what", "where", "depth", "presence", "background")
 
@@ -169,7 +176,8 @@ class SCALORStep(StepOutput):
     """Besides the segments, all that the losses need."""
 
     foreground: Float[Tensor, "B 3 H W"]
-    alpha: Float[Tensor, "B 1 H W"]
+    hidden: Float[Tensor, "B 1 H W"]
+    """How much of the background is not seen: α of all objects together, or all of it (`SCALORConfig.curriculum`)."""
     background: Float[Tensor, "B Z"]
     kl_what: Float[Tensor, " B"]
     kl_where: Float[Tensor, " B"]
@@ -185,6 +193,8 @@ class Annealed:
     temperature: float
     presence_prior: float
     cut: bool
+    hides: bool
+    """Whether objects hide the background everywhere, whatever their masks."""
 
 
 # ---- small pieces ----------------------------------------------------------------------------------------------------
@@ -461,9 +471,10 @@ class SCALOR(nn.Module):
         """At an update; None: after all of them."""
         config = self.config
         if update is None:
-            return Annealed(0.5, config.presence.points[-1][1], cut=False)
+            return Annealed(0.5, config.presence.points[-1][1], cut=False, hides=False)
         temperature = 0.5 ** min(update / config.cooling, 1.0)
-        return Annealed(temperature, config.presence(update), cut=update < config.cut)
+        cut, hides = update < config.cut, update < config.curriculum
+        return Annealed(temperature, config.presence(update), cut=cut, hides=hides)
 
     # ---- one frame -------------------------------------------------------------------------------------------------
 
@@ -488,7 +499,8 @@ class SCALOR(nn.Module):
         )
         objects, names_given = self._joined(old, proposals, state.names_given)
         foreground, alpha, alphas, importances = self._render(objects)
-        z, background_hidden, background_kl = self.background(frame, alpha, state)
+        hidden = torch.ones_like(alpha) if annealed.hides else alpha
+        z, background_hidden, background_kl = self.background(frame, hidden, state)
         kl = {name: old_kl[name] + new_kl[name] for name in new_kl}
         output = SCALORStep(
             self._log_masks(alpha, importances),
@@ -498,7 +510,7 @@ class SCALOR(nn.Module):
             self._slots(state.what, state.background),
             self._labels(alpha, alphas, importances, objects.name),
             foreground=foreground,
-            alpha=alpha,
+            hidden=hidden,
             background=z,
             kl_what=kl["what"],
             kl_where=kl["where"],
@@ -649,9 +661,11 @@ class SCALOR(nn.Module):
 
     def forward(self, clip: Clip, state: SCALORState | None = None, update: int = 0) -> Output:
         """Watch a clip and say how badly it is explained. In training mode latents are drawn."""
+        if update < self.config.alone:
+            clip = Clip(clip.frames, torch.ones_like(clip.is_first))
         output, found = self._watch(clip, state, self.annealed(update))
         background = self.background.picture(found["background"].flatten(0, 1)).unflatten(0, clip.frames.shape[:2])
-        picture = found["foreground"] + (1 - found["alpha"]) * background
+        picture = found["foreground"] + (1 - found["hidden"]) * background
         pixel = torch.distributions.Normal(picture, self.config.sigma)
         losses = {"reconstruction": -pixel.log_prob(clip.frames).sum((2, 3, 4))}
         losses |= {name: found[f"kl_{name}"] for name in ("what", "where", "depth", "presence", "background")}

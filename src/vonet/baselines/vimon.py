@@ -82,6 +82,10 @@ class ViMONConfig:
     """σ_1: the first slot explains more sharply than the others, so it tends to take the background."""
     sigma: float = 0.11
     """σ of the other slots."""
+    as_monet: int = 0
+    """Updates in which it learns as MONet does: each frame by itself, explained with the attention's masks, so that
+    the attention learns before anything depends on the decoder's. Ours; the recurrence begins as a running average, so
+    that what was learned alone is of use to it."""
 
     losses = ("reconstruction", "prediction", "kl", "masks", "next_masks")
 
@@ -129,6 +133,7 @@ class ViMON(nn.Module):
         self.size = self.cells = config.size
         self.slots, self.hidden = config.slots, config.hidden
         self.sigma_first, self.sigma = config.sigma_first, config.sigma
+        self.as_monet = config.as_monet
         self.unet = SubsampledUNet(config.unet, 5, config.size)
         self.encoder = ComponentEncoder(config.encoder, 2 * D, config.size)
         self.gru = nn.GRUCell(2 * D, config.hidden)
@@ -234,6 +239,8 @@ class ViMON(nn.Module):
         In training mode latents are drawn."""
         if clip.frames.shape[1] < 2:
             raise BadInput("a clip of one frame has nothing to forecast; ViMON learns from clips of two frames or more")
+        if update < self.as_monet:
+            return self._learn_alone(clip)
         output, found = self._watch(Clip(clip.frames[:, :-1], clip.is_first[:, :-1]), state)
         batch_time = output.log_masks.shape[:2]
         sigmas = first_and_others(self.sigma_first, self.sigma, output.log_masks.flatten(0, 1))
@@ -259,6 +266,35 @@ class ViMON(nn.Module):
             "next_masks": _spread(next_masks, batch_time[1]),
         }
         return replace(output, losses=losses)
+
+    def _learn_alone(self, clip: Clip) -> Output:
+        """What MONet would say of each frame: nothing is remembered, and nothing forecast."""
+        frames, batch_time = clip.frames.flatten(0, 1), clip.frames.shape[:2]
+        unseen = self.initial_state(len(frames))
+        self._check_fit(frames, unseen)
+        attention = self.attend(frames, unseen.forecast)
+        posterior, hidden = self.encode(frames, attention, unseen.hidden)
+        pictures, logits = self.decoder(posterior.sample() if self.training else posterior.mean)
+        log_masks = logits.log_softmax(dim=1)
+        sigmas = first_and_others(self.sigma_first, self.sigma, attention)
+        nothing = frames.new_zeros(len(frames))
+        losses = {
+            "reconstruction": mixture_error(frames, pictures, attention, sigmas),
+            "prediction": nothing,
+            "kl": unit_divergence(posterior).sum(-1),
+            "masks": mask_divergence(attention, log_masks),
+            "next_masks": nothing,
+        }
+        slots = hidden.unflatten(0, batch_time)
+        return Output(
+            log_masks.unflatten(0, batch_time),
+            self.size,
+            self.enlargement,
+            slots,
+            torch.zeros_like(slots),
+            self.initial_state(len(clip.frames)),
+            losses={name: loss.unflatten(0, batch_time) for name, loss in losses.items()},
+        )
 
     def parameter_groups(self) -> dict[str, list[nn.Parameter]]:
         return {"model": list(self.parameters())}

@@ -33,8 +33,12 @@ def segments(
     """The ids of a frame: the model's own labels where it has a rule of its own, else the `winners`."""
     if labels is None:
         return winners(log_masks, size, how, sure_above)
-    enlarged = F.interpolate(labels[None, None].double(), size=size, mode="nearest")
-    return enlarged[0, 0].long().cpu().numpy()
+    return labelled(labels[None], size)[0]
+
+
+def labelled(labels: Int[Tensor, "T h w"], size: tuple[int, int]) -> Integer[np.ndarray, "T H W"]:
+    """A model's own labels, at another size."""
+    return F.interpolate(labels[:, None].double(), size=size, mode="nearest")[:, 0].long().cpu().numpy()
 
 
 def perfect_masks(ids: Integer[np.ndarray, "T H W"], size: tuple[int, int]) -> Float[Tensor, "T n h w"]:

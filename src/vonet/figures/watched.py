@@ -14,14 +14,14 @@ from vonet.data.resize import resized, resized_ids
 from vonet.data.video import Video
 from vonet.errors import BadInput
 from vonet.evaluation.run import fresh_state
-from vonet.evaluation.segmentation import winners
-from vonet.interface import Clip, ExplainingModel, Explanation
+from vonet.evaluation.segmentation import labelled, winners
+from vonet.interface import Clip, ExplainingModel, Explanation, Output
 
 
 @dataclass(frozen=True)
 class Watched:
     """Everything at one size. `ids` are predicted: slot k has the id k + 1, and 0 are pixels of which no slot is sure.
-    What the model cannot show is None."""
+    Where a model has labels of its own, the k-th of them counts as slot k. What the model cannot show is None."""
 
     name: str
     slots: int
@@ -47,16 +47,27 @@ def watch(
     if torch.isnan(output.log_masks).any():
         raise BadInput(f"some masks of {video.name} are not numbers: broken weights?")
     shown = model.explain(output) if isinstance(model, ExplainingModel) else Explanation()
+    slots, ids = _segments(output, size, sure_above)
     return Watched(
         name=video.name,
-        slots=output.log_masks.shape[2],
+        slots=slots,
         frames=frames,
         true_ids=true_ids,
-        ids=winners(output.log_masks[0], size, output.enlargement, sure_above),
+        ids=ids,
         reconstruction=_pixels(shown.reconstruction, size),
         forecast=_pixels(shown.forecast, size),
         divergence=None if shown.divergence is None else shown.divergence[0].cpu().numpy(),
     )
+
+
+def _segments(
+    output: Output, size: tuple[int, int], sure_above: float | None
+) -> tuple[int, Integer[np.ndarray, "T H W"]]:
+    """How many slots there are, and the ids that are scored."""
+    if output.labels is None:
+        return output.log_masks.shape[2], winners(output.log_masks[0], size, output.enlargement, sure_above)
+    names, places = np.unique(labelled(output.labels[0], size), return_inverse=True)
+    return len(names), places.reshape(-1, *size) + 1
 
 
 def _shown_size(size: tuple[int, int], largest: int) -> tuple[int, int]:
