@@ -8,6 +8,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
+from results import __main__ as results
 from vonet import cli, demo, experiments, reproduce, weights
 from vonet.data.sprites import sprite_videos
 
@@ -49,6 +50,12 @@ def test_what_is_reported_is_run_again_and_compared(monkeypatch, tmp_path, capsy
     with pytest.raises(SystemExit):
         run(monkeypatch, "reproduce", "everything")
     assert "nothing is reported as 'everything'; possible: laptop" in capsys.readouterr().err
+
+
+def test_all_that_is_reported_of_other_methods_can_be_run_again():
+    reported = {one.experiment: one.seeds for one in reproduce.REPORTED["methods"]}
+    recorded = {folder.name: len(results.seeds_of(folder)) for folder in results.folders(results.HERE)}
+    assert {name: len(seeds) for name, seeds in reported.items()} == {name: recorded[name] for name in results.OTHERS}
 
 
 def test_experiments_are_listed_and_shown(monkeypatch, capsys):

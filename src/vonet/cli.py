@@ -307,7 +307,7 @@ def _parser() -> argparse.ArgumentParser:
         description="Makes the world, trains, scores, and prints what was expected beside what was found. Interrupted "
         "and started again it goes on.",
     )
-    reproduce.add_argument("what", metavar="WHAT", help="laptop (half an hour on two cores), or ablations")
+    reproduce.add_argument("what", metavar="WHAT", help="laptop (half an hour on two cores), ablations or methods")
     reproduce.add_argument("--only", metavar="EXPERIMENT", help="just this experiment")
     reproduce.add_argument("--seeds", type=int, nargs="+", metavar="SEED", help="just these seeds")
     reproduce.add_argument("--out", type=Path, default=Path("reproduced"), help="where runs go (default: reproduced)")

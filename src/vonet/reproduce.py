@@ -46,6 +46,10 @@ REPORTED = {
         for name in experiments.names()
         if name.startswith("laptop-quick-")
     ),
+    "methods": tuple(
+        Reported(f"{method}-laptop-a", LAPTOP_WORLD, FEW, seeds=(0,))
+        for method in ("monet", "vimon", "scalor", "savi", "steve", "simone")
+    ),
 }
 
 SCORES = ("fg_ari", "miou", "offline_fg_ari", "offline_miou")

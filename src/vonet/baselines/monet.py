@@ -69,6 +69,8 @@ class MONetConfig:
     """σ_1: the first slot explains more sharply than the others, so it tends to take the background."""
     sigma: float = 0.11
     """σ of the other slots."""
+    initial_log_std: float = 0.0
+    """Where the latents' log standard deviations start, about."""
 
     losses = ("reconstruction", "kl", "masks")
 
@@ -91,6 +93,8 @@ class MONet(nn.Module):
         self.unet = UNet(config.unet, 4, config.size)
         self.encoder = ComponentEncoder(config.encoder, 2 * config.latent_dim, config.size)
         self.decoder = ComponentDecoder(config.decoder, config.latent_dim, config.size)
+        with torch.no_grad():
+            self.encoder[-1].bias[config.latent_dim :] += config.initial_log_std  # type: ignore[index, operator]
         self.to(memory_format=torch.channels_last)  # type: ignore[call-overload]
 
     # ---- one frame -------------------------------------------------------------------------------------------------

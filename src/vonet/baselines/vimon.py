@@ -82,6 +82,8 @@ class ViMONConfig:
     """σ_1: the first slot explains more sharply than the others, so it tends to take the background."""
     sigma: float = 0.11
     """σ of the other slots."""
+    initial_log_std: float = 0.0
+    """Where the latents' log standard deviations start."""
     as_monet: int = 0
     """Updates in which it learns as MONet does: each frame by itself, explained with the attention's masks, so that
     the attention learns before anything depends on the decoder's. Ours; the recurrence begins as a running average, so
@@ -141,6 +143,8 @@ class ViMON(nn.Module):
         self.transition = nn.Linear(D, D)
         self.decoder = ComponentDecoder(config.decoder, D, config.size)
         self._begin_as_running_average()
+        with torch.no_grad():
+            self.posterior.bias[D:] += 2 * config.initial_log_std
         self.to(memory_format=torch.channels_last)  # type: ignore[call-overload]
 
     def _begin_as_running_average(self) -> None:
