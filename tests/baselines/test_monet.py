@@ -176,6 +176,18 @@ def test_slots_are_encoded_and_painted_on_their_own(model):
     assert not torch.allclose(model.attend(frames, 4)[:, 0], model.attend(frames, 4)[:, 1], atol=1e-3)
 
 
+@torch.no_grad()
+def test_latents_may_begin_with_little_noise():
+    found = []
+    for start in (0.0, -2.0):
+        torch.manual_seed(0)
+        model = MONet(replace(reduced(MONetConfig()), initial_log_std=start))
+        frames = torch.rand(2, 3, 32, 32)
+        found.append(model.encode(frames, torch.randn(2, 4, 32, 32).log_softmax(1)))
+    torch.testing.assert_close(found[1].log_std, found[0].log_std - 2)
+    assert torch.equal(found[1].mean, found[0].mean)
+
+
 def test_components_are_the_frame_and_each_mask():
     frames, maps = torch.rand(2, 3, 4, 4), torch.rand(2, 5, 4, 4)
     found = components(frames, maps).unflatten(0, (2, 5))

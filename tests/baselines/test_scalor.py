@@ -436,6 +436,25 @@ def test_the_curriculum_hides_the_background():
     assert model.annealed(None) == AFTER
 
 
+@torch.no_grad()
+def test_frames_may_be_by_themselves_at_first():
+    """As if each were the first of a video: nothing is propagated. Then as ever, and always so when it only watches."""
+    torch.manual_seed(0)
+    model = SCALOR(replace(reduced(SCALORConfig()), alone=10)).eval()
+    model.discovery.heads["presence"].bias.fill_(1.0)  # so that there are objects
+    plain = SCALOR(reduced(SCALORConfig())).eval()
+    plain.load_state_dict(model.state_dict())
+    clip = random_clip(2, 3, 64)
+    alone, together = model(clip, update=9), model(clip, update=10)
+    for t in range(3):
+        frame = plain(Clip(clip.frames[:, t : t + 1]), update=9)
+        for name, loss in frame.losses.items():
+            torch.testing.assert_close(alone.losses[name][:, t], loss[:, 0], atol=1e-3, rtol=1e-5)
+    assert not torch.allclose(alone.losses["where"][:, 1:], together.losses["where"][:, 1:])
+    assert torch.equal(together.losses["where"], plain(clip, update=10).losses["where"])
+    assert torch.equal(model.unroll(clip).labels, together.labels)
+
+
 def test_at_the_first_frame_nothing_is_propagated(model):
     frame, state = torch.rand(2, 3, 64, 64), model.initial_state(2)
     _, kl = model._propagated(frame, torch.randn(2, 64, 4, 4), state, AFTER)

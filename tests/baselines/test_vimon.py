@@ -131,6 +131,16 @@ def test_it_begins_as_a_running_average(model):
 
 
 @torch.no_grad()
+def test_latents_may_begin_with_little_noise():
+    log_stds = []
+    for start in (0.0, -2.0):
+        torch.manual_seed(0)
+        model = ViMON(replace(reduced(ViMONConfig()), initial_log_std=start)).eval()
+        log_stds.append(watch(model, random_clip(1, 1))[1]["log_std"])
+    torch.testing.assert_close(log_stds[1], log_stds[0] - 2)
+
+
+@torch.no_grad()
 def test_at_first_the_next_frame_is_expected_to_be_like_this_one(model):
     output, found = watch(model, random_clip(2, 3))
     torch.testing.assert_close(found["pictures"], found["next_pictures"])
