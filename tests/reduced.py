@@ -76,13 +76,16 @@ def _(config: MONetConfig) -> MONetConfig:
 
 @reduced.register
 def _(config: ViMONConfig) -> ViMONConfig:
-    return replace(config, **_SMALL_COMPONENTS, hidden=16, decoder=replace(config.decoder, channels=(6, 6, 6)))
+    """As it is after it has begun as MONet."""
+    decoder = replace(config.decoder, channels=(6, 6, 6))
+    return replace(config, **_SMALL_COMPONENTS, hidden=16, decoder=decoder, as_monet=0)
 
 
 @reduced.register
 def _(config: SCALORConfig) -> SCALORConfig:
-    """Its networks have two sizes; this is the smaller, with narrow latents."""
-    return replace(config, size=(64, 64), grid=4, glimpse=32, slots=4, what_dim=8, background_dim=4)
+    """Its networks have two sizes; this is the smaller, with narrow latents, after its curriculum."""
+    small = {"size": (64, 64), "grid": 4, "glimpse": 32, "slots": 4, "what_dim": 8, "background_dim": 4}
+    return replace(config, **small, curriculum=0, alone=0)
 
 
 @reduced.register

@@ -52,6 +52,8 @@ class Row:
     """With this learning rate."""
     tiny: dict = field(default_factory=dict)
     """What differs from the reduced model then."""
+    learned_frames: int = 1
+    """Of the clips that are learned by heart."""
     encodes_last: bool = True
     """Whether a model that learns also watches the last frame of a clip."""
     grows: bool = True
@@ -67,6 +69,7 @@ TINY_COMPONENTS = {
     "unet": UNetConfig(channels=(8, 8, 8), bottleneck=(16,)),
     "encoder": ComponentEncoderConfig(channels=(8, 16), hidden=32),
     "decoder": ComponentDecoderConfig(channels=(16, 16)),
+    **{"sigma_first": 0.09, "sigma": 0.11, "initial_log_std": 0.0},
 }
 
 ROWS = {
@@ -87,6 +90,7 @@ ROWS = {
         updates=280,
         rate=3e-3,
         tiny=TINY_COMPONENTS,
+        learned_frames=4,
         encodes_last=False,
     ),
     "scalor": Row(
@@ -97,6 +101,7 @@ ROWS = {
         updates=90,
         rate=5e-4,
         tiny={"slots": 2, "box": BoxConfig(size=0.3, size_range=0.2)},
+        learned_frames=2,
     ),
     "savi": Row("savi-laptop-a", ()),
     "steve": Row("steve-laptop-a", ("tokens", "pixels")),
@@ -292,7 +297,7 @@ def test_three_clips_are_learned_by_heart(row):
     if not row.updates:
         pytest.skip("its own tests see to it")
     model = built(row, **row.tiny)
-    pixels = squares(model.size[0], frames=1 if row.encodes_last else 2)
+    pixels = squares(model.size[0], row.learned_frames)
     footage = Footage([ArrayVideo(f"{i}", video) for i, video in enumerate(pixels)], model.size)
     config = experiments.get(row.experiment).training
     groups = {name: GroupConfig(learning_rate=constant(row.rate), clip=10.0) for name in config.optimizer.groups}

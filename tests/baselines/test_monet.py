@@ -177,6 +177,30 @@ def test_slots_are_encoded_and_painted_on_their_own(model):
 
 
 @torch.no_grad()
+def test_one_slot_is_a_plain_vae(model):
+    """A Gaussian around its picture with the first slot's σ, and the divergence of its latent."""
+    clip = random_clip(2, 1)
+    losses = model(clip, model.initial_state(2, slots=1)).losses
+    q = model.encode(clip.frames[:, 0], torch.zeros(2, 1, 32, 32))
+    pixel = torch.distributions.Normal(model.decoder(q.mean)[0][:, 0], 0.09)
+    likelihood = pixel.log_prob(clip.frames[:, 0]).sum((1, 2, 3))
+    torch.testing.assert_close(losses["reconstruction"][:, 0], -likelihood, rtol=1e-4, atol=1e-2)
+    torch.testing.assert_close(losses["kl"][:, 0], unit_divergence(q)[:, 0])
+
+
+def test_the_paper_s_settings():
+    for level, slots in zip("abcde", (11, 11, 11, 16, 16), strict=True):
+        made = experiments.get(f"monet-movi-{level}")
+        assert (made.model.slots, made.model.size, made.training.segment) == (slots, (128, 128), 1)
+        assert {name: weight(0) for name, weight in made.training.weights.items()} == {
+            "reconstruction": 1,
+            "kl": 1,
+            "masks": 2,
+        }
+        assert (made.model.sigma_first, made.model.sigma, made.model.initial_log_std) == (0.09, 0.11, 0)
+
+
+@torch.no_grad()
 def test_latents_may_begin_with_little_noise():
     found = []
     for start in (0.0, -2.0):

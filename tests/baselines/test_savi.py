@@ -11,6 +11,7 @@ from tests.reduced import random_clip, reduced
 from vonet import experiments
 from vonet.baselines.savi import SAVi, SAViConfig
 from vonet.blocks.broadcast import SpatialBroadcastConfig
+from vonet.blocks.slot_attention import SlotAttentionConfig
 from vonet.errors import BadInput
 
 
@@ -33,12 +34,23 @@ def test_parameter_counts_are_the_authors():
     assert model.cells == (128, 128)
 
 
+def test_at_first_only_the_closing_norm_of_a_residual_branch_learns():
+    """Its scale of zero lets no gradient pass."""
+    model = SAVi(reduced(SAViConfig())).train()
+    model(random_clip(2, 2), model.initial_state(2)).losses["reconstruction"].mean().backward()
+    for block in model.vectors.backbone[2:]:
+        inside = (*block.conv1.parameters(), *block.norm1.parameters(), *block.conv2.parameters())
+        assert not any(p.grad.any() for p in inside)
+        assert block.norm2.weight.grad.any()
+
+
 @pytest.mark.parametrize("level", "abcde")
 def test_the_settings_are_the_paper_s(level):
     experiment = experiments.get(f"savi-movi-{level}")
     training = experiment.training
     sizes = (experiment.model.slots, training.segment, training.batch)
     assert sizes == ((16, 3, 32) if level in "de" else (11, 6, 32))
+    assert experiment.model.attention == SlotAttentionConfig(iterations=1, hidden=None)
     group = training.optimizer.groups["model"]
     rate = group.learning_rate
     assert [rate(u) for u in (0, 1_250, 2_500, 51_250, 100_000)] == pytest.approx([0, 1e-4, 2e-4, 1e-4, 0])

@@ -113,7 +113,6 @@ def test_boxes_keep_to_their_ranges():
     width, height = config.extents(5 * torch.randn(500, 2)).unbind(-1)
     assert (((width * height).sqrt() - 0.2).abs() <= 0.15 + 1e-5).all()
     assert ((height / width - 1.05).abs() <= 0.45 + 1e-4).all()
-    torch.testing.assert_close(torch.stack([width, height], -1)[:0], torch.zeros(0, 2))
     with pytest.raises(BadInput, match="less than what they are around"):
         BoxConfig(size=0.1, size_range=0.1)
 
@@ -292,7 +291,6 @@ def test_places_are_never_exceeded_and_names_never_shared(learner):
         for t in range(5):
             before = state
             _, state = learner._step(clip.frames[:, t], state, AFTER)
-            assert (state.alive.sum(1) <= 3).all()
             assert (state.alive == (state.name > 0)).all()
             for b in range(2):
                 names = [name for name in state.name[b].tolist() if name]
@@ -350,6 +348,24 @@ def test_only_what_has_a_place_need_be_painted(learner):
     assert painted[0][1].max() > 0.1
     for one, other in zip(*painted, strict=True):
         torch.testing.assert_close(one, other, atol=1e-4, rtol=1e-4)
+
+
+@torch.no_grad()
+def test_the_nearer_object_is_in_front(model, monkeypatch):
+    """Σ w_n α_n o_n, with w by σ(−depth)."""
+
+    def painted(what):  # the colour is the latent's first number, the mask full
+        colour = what[:, :, :1, None, None].expand(-1, -1, 3, 8, 8)
+        return colour, torch.ones_like(colour[:, :, :1])
+
+    monkeypatch.setattr(model.glimpse_decoder, "forward", painted)
+    objects, what = followed(model, batch=1, places=2), torch.zeros(1, 2, 8)
+    what[:, 1] = 1
+    there = {"what": what, "box": torch.tensor([[[0.5, 0.5, 0.0, 0.0]] * 2]), "presence": torch.ones(1, 2, 1)}
+    for depth in (-3.0, 3.0):
+        found = model._render(replace(objects, **there, depth=torch.tensor([[[0.0], [depth]]])))[0]
+        near = 1 / (1 + math.exp(depth))
+        assert found[0, 0, 32, 32].item() == pytest.approx(near / (near + 0.5), rel=1e-4)
 
 
 def test_the_limit_lets_gradients_pass():
@@ -515,6 +531,8 @@ def test_the_paper_s_hyper_parameters():
     for level, slots in zip("abcde", (11, 11, 11, 16, 16), strict=True):
         made = experiments.get(f"scalor-movi-{level}")
         assert (made.model.slots, made.model.grid, made.training.segment) == (slots, 8, 6)
+        assert made.model.curriculum == made.model.alone == 0
+        assert {weight(0) for weight in made.training.weights.values()} == {1.0}
         assert isinstance(made.training.optimizer, RMSpropConfig)
         group = made.training.optimizer.groups["model"]
         assert (group.learning_rate(0), group.clip) == (1e-4, 1.0)

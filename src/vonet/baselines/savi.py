@@ -11,11 +11,11 @@ Slot attention made recurrent; each slot paints its own picture and mask, and th
 Set as the VONet paper ran it (its appendix): frames alone, slots from unit Gaussian noise, a ResNet of nine layers.
 
 Deviations. From the released code (C), which has no unconditional setting: weights start as everywhere in vonet
-(truncated normal by fan-in, with a gain before ReLU) where C has LeCun's; strided and transposed convolutions are
-padded evenly where C pads as Flax does, which shifts maps by a cell; a tiny number is added to each attention weight
-where C adds it to their sum; norms have ε = 1e-5 where C has 1e-6; the GRU has torch's two biases (256 parameters
-more). Segments begin anywhere where C cuts videos into fixed ones. The paper is said to use two iterations with an MLP
-between them where C has one: `SlotAttentionConfig` has both.
+(truncated normal by fan-in, with a gain before ReLU; biases of convolutions small; torch's own in the predictor) where
+C has LeCun's and zeros; strided and transposed convolutions are padded evenly where C pads as Flax does, which shifts
+maps by a cell; a tiny number is added to each attention weight where C adds it to their sum; norms have ε = 1e-5 where
+C has 1e-6; the GRU has torch's two biases (256 parameters more). Segments begin anywhere where C cuts videos into fixed
+ones. The paper is said to use two iterations with an MLP between them where C has one: `SlotAttentionConfig` has both.
 """
 
 from __future__ import annotations

@@ -22,7 +22,8 @@ Deviations from the authors' code. Their limit on the number of objects holds on
 many in evaluation, so that the state has one size. Names never return, where theirs may after a death. In evaluation
 nothing is drawn: means, and presence yes or no. A standard deviation is at least 10⁻⁴. Exact shortcuts: only objects in
 places are decoded for learning and pasted, because what is refused adds nothing; colour, mask and importance are pasted
-at once, by two products instead of a sampling; all backgrounds of a clip are decoded at once.
+at once, by two products instead of a sampling; all backgrounds of a clip are decoded at once. For short trainings, and
+off unless asked for: the authors' `curriculum`, and frames by themselves at first (`alone`).
 """
 
 from __future__ import annotations

@@ -19,7 +19,8 @@ Deviations from the authors' code. The initialisation that their class has and n
 weights show its trace). The mixture has no floor of 10⁻⁵, below which nothing would be learned. Logarithms of scopes
 and masks enter the networks no smaller than −10. In evaluation the mean of z is used instead of a draw. At 128x128 the
 U-Net has six levels, because theirs fits 64x64 only. Segments come from the decoder's masks of the current frame, as in
-their evaluation. Exact shortcut: encoder, GRU and both decodings for all slots at once.
+their evaluation. Exact shortcut: encoder, GRU and both decodings for all slots at once. For short trainings, and off
+unless asked for: latents that begin with little noise, and a beginning as MONet (`as_monet`).
 """
 
 from __future__ import annotations
@@ -63,6 +64,8 @@ from vonet.interface import (
 GRU_RANGE = 5.0
 """Encodings are divided by this before the GRU and multiplied by it after, to stay where its tanh is nearly linear."""
 SMALLEST_LOG = -10.0
+FORGETTING = -3.0
+"""A bias of the GRU's update gate with which a twentieth of the past remains."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -86,8 +89,8 @@ class ViMONConfig:
     """Where the latents' log standard deviations start."""
     as_monet: int = 0
     """Updates in which it learns as MONet does: each frame by itself, explained with the attention's masks, so that
-    the attention learns before anything depends on the decoder's. Ours; the recurrence begins as a running average, so
-    that what was learned alone is of use to it."""
+    the attention learns before anything depends on the decoder's. The first weights are then such that nothing changes
+    when the recurrence sets in. Ours."""
 
     losses = ("reconstruction", "prediction", "kl", "masks", "next_masks")
 
@@ -145,6 +148,8 @@ class ViMON(nn.Module):
         self._begin_as_running_average()
         with torch.no_grad():
             self.posterior.bias[D:] += 2 * config.initial_log_std
+        if config.as_monet:
+            self._begin_without_memory()
         self.to(memory_format=torch.channels_last)  # type: ignore[call-overload]
 
     def _begin_as_running_average(self) -> None:
@@ -158,6 +163,13 @@ class ViMON(nn.Module):
                 nn.init.eye_(layer.weight)
             for bias in (self.gru.bias_ih, self.gru.bias_hh, self.posterior.bias, self.transition.bias):
                 nn.init.zeros_(bias)
+
+    @torch.no_grad()
+    def _begin_without_memory(self) -> None:
+        """h_t is nearly of this frame alone, and the attention does not look at the forecast: so what was learned frame
+        by frame still holds when the recurrence sets in."""
+        self.gru.bias_ih[self.hidden : 2 * self.hidden] = FORGETTING
+        self.unet.first.weight[:, 4] = 0
 
     # ---- one frame -------------------------------------------------------------------------------------------------
 
@@ -244,7 +256,7 @@ class ViMON(nn.Module):
         if clip.frames.shape[1] < 2:
             raise BadInput("a clip of one frame has nothing to forecast; ViMON learns from clips of two frames or more")
         if update < self.as_monet:
-            return self._learn_alone(clip)
+            return self._learn_alone(clip, state)
         output, found = self._watch(Clip(clip.frames[:, :-1], clip.is_first[:, :-1]), state)
         batch_time = output.log_masks.shape[:2]
         sigmas = first_and_others(self.sigma_first, self.sigma, output.log_masks.flatten(0, 1))
@@ -271,11 +283,13 @@ class ViMON(nn.Module):
         }
         return replace(output, losses=losses)
 
-    def _learn_alone(self, clip: Clip) -> Output:
-        """What MONet would say of each frame: nothing is remembered, and nothing forecast."""
+    def _learn_alone(self, clip: Clip, state: ViMONState | None) -> Output:
+        """What MONet would say of each frame, the last one too: nothing is remembered, and nothing forecast. Of the
+        state only the number of slots counts."""
         frames, batch_time = clip.frames.flatten(0, 1), clip.frames.shape[:2]
-        unseen = self.initial_state(len(frames))
-        self._check_fit(frames, unseen)
+        state = self.initial_state(len(clip.frames)) if state is None else state
+        self._check_fit(clip.frames, state)
+        unseen = self.initial_state(len(frames), slots=state.hidden.shape[1])
         attention = self.attend(frames, unseen.forecast)
         posterior, hidden = self.encode(frames, attention, unseen.hidden)
         pictures, logits = self.decoder(posterior.sample() if self.training else posterior.mean)
@@ -296,7 +310,7 @@ class ViMON(nn.Module):
             self.enlargement,
             slots,
             torch.zeros_like(slots),
-            self.initial_state(len(clip.frames)),
+            state,
             losses={name: loss.unflatten(0, batch_time) for name, loss in losses.items()},
         )
 

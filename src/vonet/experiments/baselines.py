@@ -124,7 +124,7 @@ def vimon_laptop_a() -> Experiment[ViMONConfig]:
     latents of little noise and small σ, because the decoder's masks, which explain the frames later, are uniform at
     first and would stay so; γ grows when there is something for them to learn (docs/methods.md)."""
     updates = 2_200
-    gamma = Schedule(((0, 0.05), (300, 0.05), (900, 0.5)))
+    gamma = Schedule(((0, 0.05), (300, 0.05), (800, 0.5)))
     return Experiment(
         name="vimon-laptop-a",
         summary="ViMON on generated level A with few objects, on a laptop",
@@ -140,7 +140,7 @@ def vimon_laptop_a() -> Experiment[ViMONConfig]:
             sigma_first=0.05,
             sigma=0.06,
             initial_log_std=-2.0,
-            as_monet=900,
+            as_monet=1_400,
         ),
         training=TrainingConfig(
             updates=updates,

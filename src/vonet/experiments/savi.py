@@ -45,8 +45,8 @@ def savi_movi(level: str) -> Experiment[SAViConfig]:
 
 
 def savi_laptop_a() -> Experiment[SAViConfig]:
-    """SAVi on `vonet generate A --objects 3 6`: a third of a second an update on one core. Two iterations, as the SAVi
-    paper is said to use without conditioning, and frames explained at half their size."""
+    """SAVi on `vonet generate A --objects 3 6`: a quarter of a second an update on one core. Two iterations, as the
+    SAVi paper is said to use without conditioning, and frames explained at half their size."""
     return Experiment(
         name="savi-laptop-a",
         summary="SAVi on generated level A with few objects, on a laptop",
@@ -60,9 +60,9 @@ def savi_laptop_a() -> Experiment[SAViConfig]:
             backbone=ConvStackConfig(channels=(32, 32, 32, 32), strides=(2, 1, 1, 1), kernel=3),
             attention=SlotAttentionConfig(iterations=2, hidden=128),
             predictor_hidden=128,
-            decoder=SpatialBroadcastConfig(channels=(32, 32)),
+            decoder=SpatialBroadcastConfig(channels=(32, 32, 32)),
             reduction=2,
             enlargement="bilinear",
         ),
-        training=_training(3_200, batch=8, segment=4, peak=8e-4, warm_up=250),
+        training=_training(5_500, batch=4, segment=4, peak=4e-4, warm_up=300),
     )
