@@ -98,7 +98,7 @@ ROWS = {
         divergences=("what", "where", "depth", "presence", "background"),
         explains="reconstruction",
         good=halfway(0.1),
-        updates=90,
+        updates=120,
         rate=5e-4,
         tiny={"slots": 2, "box": BoxConfig(size=0.3, size_range=0.2)},
         learned_frames=2,

@@ -297,6 +297,25 @@ def test_the_paper_s_hyper_parameters():
         assert (made.model.as_monet, made.model.initial_log_std) == (0, 0)
 
 
+@torch.no_grad()
+@pytest.mark.parametrize("as_monet", [0, 5])
+def test_segments_may_be_what_the_attention_found(as_monet):
+    """Nothing else changes, learning least of all."""
+    outputs = {}
+    for segments in ("painted", "found"):
+        torch.manual_seed(0)
+        model = ViMON(replace(reduced(ViMONConfig()), segments=segments, as_monet=as_monet)).eval()
+        outputs[segments] = model(random_clip(2, 4)), watch(model, random_clip(1, 3))
+    for name, loss in outputs["painted"][0].losses.items():
+        assert torch.equal(loss, outputs["found"][0].losses[name])
+    for segments, other in (("painted", "painted"), ("found", "attention")):
+        output, found = outputs[segments][1]
+        assert torch.equal(output.log_masks, found[other])
+    assert not torch.equal(outputs["painted"][0].log_masks, outputs["found"][0].log_masks)
+    with pytest.raises(BadInput, match="segments is 'best'"):
+        ViMONConfig(segments="best")
+
+
 def test_it_may_begin_as_monet():
     """Each frame by itself, explained with the attention's masks, and nothing forecast; then as ever."""
     torch.manual_seed(0)

@@ -19,14 +19,15 @@ Deviations from the authors' code. The initialisation that their class has and n
 weights show its trace). The mixture has no floor of 10⁻⁵, below which nothing would be learned. Logarithms of scopes
 and masks enter the networks no smaller than −10. In evaluation the mean of z is used instead of a draw. At 128x128 the
 U-Net has six levels, because theirs fits 64x64 only. Segments come from the decoder's masks of the current frame, as in
-their evaluation. Exact shortcut: encoder, GRU and both decodings for all slots at once. For short trainings, and off
-unless asked for: latents that begin with little noise, and a beginning as MONet (`as_monet`).
+their evaluation, unless the attention's are asked for (`segments`): VONet's paper does not say which it scored. Exact
+shortcut: encoder, GRU and both decodings for all slots at once. For short trainings, and off unless asked for: latents
+that begin with little noise, and a beginning as MONet (`as_monet`).
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Literal
 
 import torch
 import torch.nn.functional as F
@@ -46,7 +47,7 @@ from vonet.blocks.gaussian import Gaussian, unit_divergence
 from vonet.blocks.scope import break_stick
 from vonet.blocks.time import scan
 from vonet.blocks.unet import SubsampledUNet, UNetConfig
-from vonet.errors import BadInput
+from vonet.errors import BadInput, check_choice
 from vonet.interface import (
     Clip,
     Enlargement,
@@ -66,6 +67,7 @@ GRU_RANGE = 5.0
 SMALLEST_LOG = -10.0
 FORGETTING = -3.0
 """A bias of the GRU's update gate with which a twentieth of the past remains."""
+Segments = Literal["painted", "found"]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -85,6 +87,9 @@ class ViMONConfig:
     """σ_1: the first slot explains more sharply than the others, so it tends to take the background."""
     sigma: float = 0.11
     """σ of the other slots."""
+    segments: Segments = "painted"
+    """Which masks are the model's answer: the decoder's, which its authors score, or the attention's. Learning does not
+    depend on it."""
     initial_log_std: float = 0.0
     """Where the latents' log standard deviations start."""
     as_monet: int = 0
@@ -103,6 +108,7 @@ class ViMONConfig:
                 f"mean and deviation of {self.latent_dim} latents do not fit into a state of {self.hidden} numbers: "
                 "make hidden at least twice latent_dim"
             )
+        check_choice("segments", self.segments, Segments)
         if min(self.sigma_first, self.sigma) <= 0:
             raise BadInput(f"sigmas are {self.sigma_first} and {self.sigma}; they must be more than 0")
 
@@ -118,10 +124,12 @@ class ViMONState(State):
 
 @dataclass(frozen=True, kw_only=True)
 class ViMONStep(StepOutput):
-    """Besides the segments, which are the decoder's masks of this frame, all that the losses need."""
+    """Besides the segments all that the losses need."""
 
     attention: Float[Tensor, "B K H W"]
     """log m_t: what the attention found."""
+    painted: Float[Tensor, "B K H W"]
+    """log m̃_t: what the decoder makes of it."""
     mean: Float[Tensor, "B K latent"]
     log_std: Float[Tensor, "B K latent"]
     pictures: Float[Tensor, "B K 3 H W"]
@@ -138,7 +146,7 @@ class ViMON(nn.Module):
         self.size = self.cells = config.size
         self.slots, self.hidden = config.slots, config.hidden
         self.sigma_first, self.sigma = config.sigma_first, config.sigma
-        self.as_monet = config.as_monet
+        self.segments, self.as_monet = config.segments, config.as_monet
         self.unet = SubsampledUNet(config.unet, 5, config.size)
         self.encoder = ComponentEncoder(config.encoder, 2 * D, config.size)
         self.gru = nn.GRUCell(2 * D, config.hidden)
@@ -199,14 +207,15 @@ class ViMON(nn.Module):
         posterior, hidden = self.encode(frame, attention, state.hidden)
         z = posterior.sample() if self.training else posterior.mean
         pictures, logits = self.decoder(torch.cat([z, self.transition(z)]))
-        (now, later), (log_masks, next_log_masks) = pictures.chunk(2), logits.log_softmax(dim=1).chunk(2)
+        (now, later), (painted, next_log_masks) = pictures.chunk(2), logits.log_softmax(dim=1).chunk(2)
         output = ViMONStep(
-            log_masks,
+            self._answer(attention, painted),
             self.size,
             self.enlargement,
             hidden,
             state.hidden,
             attention=attention,
+            painted=painted,
             mean=posterior.mean,
             log_std=posterior.log_std,
             pictures=now,
@@ -214,6 +223,9 @@ class ViMON(nn.Module):
             next_log_masks=next_log_masks,
         )
         return output, ViMONState(hidden, next_log_masks)
+
+    def _answer(self, found: Tensor, painted: Tensor) -> Tensor:
+        return painted if self.segments == "painted" else found
 
     def step(self, frame: Tensor, state: ViMONState) -> tuple[StepOutput, ViMONState]:
         """One frame `B 3 H W` in, masks and the next state out."""
@@ -275,10 +287,10 @@ class ViMON(nn.Module):
         predicted = error(clip.frames[:, 2:], found["next_pictures"][:, 1:], forecast[:, 1:]) * fair
         next_masks = divergence(found["attention"][:, 2:], forecast[:, 1:-1]) * fair[:, :-1]
         losses = {
-            "reconstruction": error(clip.frames[:, :-1], found["pictures"], output.log_masks),
+            "reconstruction": error(clip.frames[:, :-1], found["pictures"], found["painted"]),
             "prediction": _spread(predicted, batch_time[1]),
             "kl": unit_divergence(Gaussian(found["mean"], found["log_std"])).sum(-1),
-            "masks": divergence(found["attention"], output.log_masks),
+            "masks": divergence(found["attention"], found["painted"]),
             "next_masks": _spread(next_masks, batch_time[1]),
         }
         return replace(output, losses=losses)
@@ -293,19 +305,19 @@ class ViMON(nn.Module):
         attention = self.attend(frames, unseen.forecast)
         posterior, hidden = self.encode(frames, attention, unseen.hidden)
         pictures, logits = self.decoder(posterior.sample() if self.training else posterior.mean)
-        log_masks = logits.log_softmax(dim=1)
+        painted = logits.log_softmax(dim=1)
         sigmas = first_and_others(self.sigma_first, self.sigma, attention)
         nothing = frames.new_zeros(len(frames))
         losses = {
             "reconstruction": mixture_error(frames, pictures, attention, sigmas),
             "prediction": nothing,
             "kl": unit_divergence(posterior).sum(-1),
-            "masks": mask_divergence(attention, log_masks),
+            "masks": mask_divergence(attention, painted),
             "next_masks": nothing,
         }
         slots = hidden.unflatten(0, batch_time)
         return Output(
-            log_masks.unflatten(0, batch_time),
+            self._answer(attention, painted).unflatten(0, batch_time),
             self.size,
             self.enlargement,
             slots,

@@ -122,7 +122,8 @@ def vimon_movi(level: str) -> Experiment[ViMONConfig]:
 def vimon_laptop_a() -> Experiment[ViMONConfig]:
     """ViMON on `vonet generate A --objects 3 6`: two thirds of a second an update on one core. It begins as MONet, with
     latents of little noise and small σ, because the decoder's masks, which explain the frames later, are uniform at
-    first and would stay so; γ grows when there is something for them to learn (docs/methods.md)."""
+    first and would stay so; γ grows when there is something for them to learn. They do not learn it here, so segments
+    are the attention's (docs/methods.md)."""
     updates = 2_200
     gamma = Schedule(((0, 0.05), (300, 0.05), (800, 0.5)))
     return Experiment(
@@ -139,6 +140,7 @@ def vimon_laptop_a() -> Experiment[ViMONConfig]:
             decoder=ComponentDecoderConfig(reduction=2),
             sigma_first=0.05,
             sigma=0.06,
+            segments="found",
             initial_log_std=-2.0,
             as_monet=1_400,
         ),
