@@ -47,7 +47,7 @@ def simone_laptop_a() -> Experiment[SIMONeConfig]:
     """SIMONe on `vonet generate A --objects 3 6`: a quarter of a second an update on one core, a single video each.
     Eight slots, for they are the cells of a grid of 2x4; latents that begin with little noise; one pixel of sixteen
     decoded; divergences that weigh next to nothing, as SIMONe's authors have them on all data but CATER."""
-    updates = 7_000
+    updates = 4_500
     return Experiment(
         name="simone-laptop-a",
         summary="SIMONe on generated level A with few objects, on a laptop",
@@ -70,7 +70,7 @@ def simone_laptop_a() -> Experiment[SIMONeConfig]:
         training=_training(
             updates,
             batch=1,
-            rate=Schedule(((0, 5e-5), (250, 5e-4), (5_000, 5e-4), (updates, 5e-5))),
+            rate=Schedule(((0, 5e-5), (250, 5e-4), (3_300, 5e-4), (updates, 5e-5))),
             object_kl=1e-8,
             frame_kl=1e-8,
         ),

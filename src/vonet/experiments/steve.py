@@ -84,7 +84,7 @@ def steve_laptop_a() -> Experiment[STEVEConfig]:
         ),
         training=TrainingConfig(
             updates=updates,
-            batch=8,
+            batch=4,
             segment=3,
             weights={"tokens": constant(1.0), "pixels": constant(1.0)},
             optimizer=_optimizer(
