@@ -104,7 +104,6 @@ def _(config: SAViConfig) -> SAViConfig:
         predictor_heads=2,
         predictor_hidden=12,
         decoder=replace(config.decoder, channels=(12, 12, 12)),
-        decoder_first=0,
     )
 
 

@@ -44,19 +44,6 @@ def test_at_first_only_the_closing_norm_of_a_residual_branch_learns():
         assert block.norm2.weight.grad.any()
 
 
-def test_the_decoder_may_learn_first():
-    torch.manual_seed(0)
-    model = SAVi(replace(reduced(SAViConfig()), decoder_first=10)).train()
-    clip, state = random_clip(2, 2), model.initial_state(2)
-    losses, learning = [], []
-    for update in (9, 10):
-        losses.append(model(clip, state, update).losses["reconstruction"].mean())
-        losses[-1].backward()
-        learning.append({name for name, p in model.named_parameters() if p.grad is not None})
-    assert torch.equal(*losses)
-    assert learning[0] == {name for name in learning[1] if name.startswith("decoder.")} != learning[1]
-
-
 @pytest.mark.parametrize("level", "abcde")
 def test_the_settings_are_the_paper_s(level):
     experiment = experiments.get(f"savi-movi-{level}")
@@ -64,7 +51,6 @@ def test_the_settings_are_the_paper_s(level):
     sizes = (experiment.model.slots, training.segment, training.batch)
     assert sizes == ((16, 3, 32) if level in "de" else (11, 6, 32))
     assert experiment.model.attention == SlotAttentionConfig(iterations=1, hidden=None)
-    assert experiment.model.decoder_first == 0
     group = training.optimizer.groups["model"]
     rate = group.learning_rate
     assert [rate(u) for u in (0, 1_250, 2_500, 51_250, 100_000)] == pytest.approx([0, 1e-4, 2e-4, 1e-4, 0])

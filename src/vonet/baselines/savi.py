@@ -67,9 +67,6 @@ class SAViConfig:
     """The frame is explained, and the masks are made, at its size divided by this."""
     enlargement: Enlargement = "nearest"
     """How masks reach the frame's size then."""
-    decoder_first: int = 0
-    """Updates in which the decoder learns alone, from slots that have learned nothing yet, so that it listens to them
-    before they change. Ours, for short trainings."""
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "size", tuple(self.size))  # a list, as JSON has it, will do
@@ -95,7 +92,7 @@ class SAVi(RecurrentSlots):
         attention = SlotAttention(config.attention, vectors.width, D)
         predictor = nn.TransformerEncoderLayer(D, heads, config.predictor_hidden, dropout=0.0, batch_first=True)
         super().__init__(config.size, config.slots, D, config.enlargement, vectors, attention, predictor)
-        self.reduction, self.decoder_first = config.reduction, config.decoder_first
+        self.reduction = config.reduction
         self.cells = (config.size[0] // config.reduction, config.size[1] // config.reduction)
         self.decoder = SpatialBroadcast(config.decoder, D, 4, self.cells)
         self.to(memory_format=torch.channels_last)  # type: ignore[call-overload]  # else each convolution copies its weight
@@ -117,8 +114,7 @@ class SAVi(RecurrentSlots):
         """Watch a clip and say how badly its frames are painted."""
         batch_time = clip.frames.shape[:2]
         seen, last = self.watch(clip, state)
-        slots = seen.slots.detach() if update < self.decoder_first else seen.slots
-        colours, log_masks = self.decode(slots.flatten(0, 1))
+        colours, log_masks = self.decode(seen.slots.flatten(0, 1))
         target = F.avg_pool2d(clip.frames.flatten(0, 1), self.reduction)
         error = blend_error(target, colours, log_masks, SQUARED_ERROR)
         output = self._output(seen, log_masks.unflatten(0, batch_time), last)

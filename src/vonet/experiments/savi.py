@@ -46,8 +46,7 @@ def savi_movi(level: str) -> Experiment[SAViConfig]:
 
 def savi_laptop_a() -> Experiment[SAViConfig]:
     """SAVi on `vonet generate A --objects 3 6`: a quarter of a second an update on one core. Two iterations, as the
-    SAVi paper is said to use without conditioning; frames are explained at half their size; the decoder learns first.
-    """
+    SAVi paper is said to use without conditioning; frames are explained at half their size."""
     return Experiment(
         name="savi-laptop-a",
         summary="SAVi on generated level A with few objects, on a laptop",
@@ -64,7 +63,6 @@ def savi_laptop_a() -> Experiment[SAViConfig]:
             decoder=SpatialBroadcastConfig(channels=(32, 32, 32)),
             reduction=2,
             enlargement="bilinear",
-            decoder_first=600,
         ),
-        training=_training(4_500, batch=4, segment=4, peak=4e-4, warm_up=300),
+        training=_training(4_600, batch=4, segment=4, peak=2e-4, warm_up=300),
     )
