@@ -475,13 +475,14 @@ BAD_OPTIONS = {
     "slots.SlotEncoderConfig(pooling='area')": "pooling is 'area'; possible are 'frame', 'mask'",
     "broadcast_decoder.BroadcastDecoderConfig(reading='sum')": "reading is 'sum'; possible are 'blend', 'mixture'",
     "vonet.VONetConfig(enlargement='cubic')": "enlargement is 'cubic'; possible are 'nearest', 'bilinear'",
+    "vimon.ViMONConfig(segments='best')": "segments is 'best'; possible are 'painted', 'found'",
 }
 
 
 def test_values_of_a_wrong_type_get_a_sentence():
     """In a process of its own: where shapes and types are checked, the check of types comes first."""
     code = "import torch\nfrom vonet import interface\nfrom vonet.errors import BadInput\n"
-    code += "from vonet.model import broadcast_decoder, slots, vonet\n"
+    code += "from vonet.baselines import vimon\nfrom vonet.model import broadcast_decoder, slots, vonet\n"
     for expression in BAD_OPTIONS:
         code += f"try:\n    {expression}\nexcept BadInput as error:\n    print(error)\n"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)

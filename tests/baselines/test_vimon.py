@@ -312,8 +312,6 @@ def test_segments_may_be_what_the_attention_found(as_monet):
         output, found = outputs[segments][1]
         assert torch.equal(output.log_masks, found[other])
     assert not torch.equal(outputs["painted"][0].log_masks, outputs["found"][0].log_masks)
-    with pytest.raises(BadInput, match="segments is 'best'"):
-        ViMONConfig(segments="best")
 
 
 def test_it_may_begin_as_monet():
