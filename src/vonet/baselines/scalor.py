@@ -119,7 +119,6 @@ class SCALORConfig:
     curriculum: int = 0
     """Updates in which objects are held to hide the background everywhere, so that they must learn to paint before it
     can do without them: an option of the authors, off unless asked for, and then 200 updates."""
-
     alone: int = 0
     """Updates in which each frame is by itself, so that nothing is propagated and nothing refused: discovery learns
     first. Ours."""

@@ -17,10 +17,17 @@ Rate = Schedule | Product
 SCORES = {"a": (47.8, 53.3), "b": (29.6, 42.7), "c": (38.1, 30.5), "d": (42.9, 23.8), "e": (49.7, 26.2)}
 
 
-def _optimizer(encoder: Rate, decoder: Rate, dvae: Rate) -> OptimizerConfig:
+def _training(updates: int, batch: int, encoder: Rate, decoder: Rate, dvae: Rate) -> TrainingConfig:
     rates = {"encoder": encoder, "decoder": decoder, "dvae": dvae}
     groups = {name: GroupConfig(learning_rate=rate, clip=None) for name, rate in rates.items()}
-    return OptimizerConfig(groups=groups, eps=1e-8, largest=0.05)
+    return TrainingConfig(
+        updates=updates,
+        batch=batch,
+        segment=3,
+        weights={"tokens": constant(1.0), "pixels": constant(1.0)},
+        optimizer=OptimizerConfig(groups=groups, eps=1e-8, largest=0.05),
+        replay=None,
+    )
 
 
 def _warmed(rate: float) -> Product:
@@ -44,14 +51,7 @@ def steve_movi(level: str) -> Experiment[STEVEConfig]:
         summary=f"STEVE on MOVi-{level.upper()}, as in the VONet paper",
         dataset=f"movi-{level}",
         model=STEVEConfig(slots=16 if level in "de" else 11),
-        training=TrainingConfig(
-            updates=200_000,
-            batch=24,
-            segment=3,
-            weights={"tokens": constant(1.0), "pixels": constant(1.0)},
-            optimizer=_optimizer(encoder=_warmed(1e-4), decoder=_warmed(3e-4), dvae=constant(3e-4)),
-            replay=None,
-        ),
+        training=_training(200_000, 24, encoder=_warmed(1e-4), decoder=_warmed(3e-4), dvae=constant(3e-4)),
         cost="not run by us",
         paper={"fg_ari": fg_ari, "miou": miou},
     )
@@ -82,16 +82,11 @@ def steve_laptop_a() -> Experiment[STEVEConfig]:
             ),
             transformer=CausalTransformerConfig(width=64, blocks=2, dropout=0.0),
         ),
-        training=TrainingConfig(
-            updates=updates,
+        training=_training(
+            updates,
             batch=4,
-            segment=3,
-            weights={"tokens": constant(1.0), "pixels": constant(1.0)},
-            optimizer=_optimizer(
-                encoder=_late(slots_from, 500, 3e-4, updates),
-                decoder=_late(tokens_from, 100, 1e-3, updates),
-                dvae=Schedule(((0, 1e-3), (tokens_from, 1e-3), (slots_from, 1e-5))),
-            ),
-            replay=None,
+            encoder=_late(slots_from, 500, 3e-4, updates),
+            decoder=_late(tokens_from, 100, 1e-3, updates),
+            dvae=Schedule(((0, 1e-3), (tokens_from, 1e-3), (slots_from, 1e-5))),
         ),
     )
