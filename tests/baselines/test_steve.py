@@ -1,6 +1,7 @@
 """STEVE by itself; what it shares with SAVi is in test_recurrent_slots.py, and with VONet in test_decoder.py."""
 
 import math
+from dataclasses import replace
 
 import pytest
 import torch
@@ -11,6 +12,7 @@ from tests.reduced import random_clip, reduced
 from vonet import experiments
 from vonet.baselines.steve import STEVE, STEVEConfig
 from vonet.blocks.dvae import DVAEConfig
+from vonet.blocks.frame_vectors import ConvStackConfig
 from vonet.blocks.slot_attention import SlotAttentionConfig
 
 
@@ -43,7 +45,11 @@ def test_the_parameter_count_of_the_small_setting():
     four_blocks = type(config.transformer)(width=64, blocks=4)
     tokens = DVAEConfig(vocabulary=512, width=64, fine_layers=7)
     small = STEVEConfig(
-        size=(64, 64), backbone=config.backbone, attention=config.attention, dvae=tokens, transformer=four_blocks
+        size=(64, 64),
+        backbone=ConvStackConfig(channels=(32, 32, 32, 64), kernel=5),
+        attention=config.attention,
+        dvae=tokens,
+        transformer=four_blocks,
     )
     assert count(STEVE(small).parameters()) == 787_331 - 64
 
@@ -162,7 +168,8 @@ def test_only_tokens_that_occur_and_positions_that_are_read_learn():
 def test_three_clips_are_learned_by_heart_and_by_their_slots():
     """The tokens become likely, and less so again if each clip is told with the slots of another. The dVAE, which takes
     longest, is given beforehand: its tokens mean little, but it is sure of them."""
-    model = STEVE(reduced(experiments.get("steve-laptop-a").model))
+    config = reduced(experiments.get("steve-laptop-a").model)
+    model = STEVE(replace(config, backbone=replace(config.backbone, kernel=5)))
     clip, dvae = three_clips(), model.decoder.dvae.requires_grad_(False)
     dvae.to_logits.weight *= 100
     seen = overfit(model, clip, {"tokens": 0.1, "pixels": 0.0}, steps=100, rate=5e-3)

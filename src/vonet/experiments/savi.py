@@ -51,7 +51,7 @@ def savi_laptop_a() -> Experiment[SAViConfig]:
         name="savi-laptop-a",
         summary="SAVi on generated level A with few objects, on a laptop",
         dataset="laptop-a",
-        cost="15 minutes on one CPU core",
+        cost="25 minutes on one CPU core",
         measured={"fg_ari": 0.0, "miou": 18.5, "offline_fg_ari": 0.0, "offline_miou": 18.5},
         model=SAViConfig(
             size=(64, 64),
