@@ -40,12 +40,11 @@ def _laptop_rate(peak: float, updates: int) -> Schedule:
 
 
 def monet_movi(level: str) -> Experiment[MONetConfig]:
-    """MONet on single frames of MOVi (paper, "Single-frame"): β = 1, γ = 2, VONet's U-Net."""
-    fg_ari, miou = MONET_SCORES.get(level, (None, None))
-    scores = {"image_fg_ari": fg_ari, "image_miou": miou}
+    """MONet on single frames of MOVi (paper, "Single-frame", which has levels C to E): β = 1, γ = 2, VONet's U-Net."""
+    scores = dict(zip(("image_fg_ari", "image_miou"), MONET_SCORES.get(level, ()), strict=False))
     return Experiment(
         name=f"monet-movi-{level}",
-        summary=f"MONet on single frames of MOVi-{level.upper()}, as in the paper",
+        summary=f"MONet on single frames of MOVi-{level.upper()}, {'as in' if scores else 'set as in'} the paper",
         dataset=f"movi-{level}",
         model=MONetConfig(slots=_slots(level), unet=UNetConfig(channels=SIX_LEVELS)),
         training=TrainingConfig(
@@ -57,7 +56,7 @@ def monet_movi(level: str) -> Experiment[MONetConfig]:
             replay=None,
         ),
         cost=NOT_RUN,
-        paper={name: score for name, score in scores.items() if score is not None},
+        paper=scores,
     )
 
 
