@@ -10,7 +10,7 @@ from pathlib import Path
 import numpy as np
 
 import vonet.data
-from vonet.data.scenes.generate import generate
+from vonet.data.generate import generate
 from vonet.data.scenes.video import WorldConfig
 from vonet.data.work import cores
 

@@ -10,7 +10,7 @@ from vonet.baselines.simone import SIMONeConfig
 from vonet.baselines.steve import STEVEConfig
 from vonet.baselines.vimon import ViMONConfig
 from vonet.blocks.autoregressive import CausalTransformerConfig
-from vonet.blocks.broadcast import ShadedColourConfig, SpatialBroadcastConfig
+from vonet.blocks.broadcast import SpatialBroadcastConfig
 from vonet.blocks.component import ComponentEncoderConfig
 from vonet.blocks.dvae import DVAEConfig
 from vonet.blocks.frame_vectors import ResNetConfig
@@ -20,6 +20,7 @@ from vonet.interface import Clip
 from vonet.model.attention import UNetAttentionConfig
 from vonet.model.decoder import TokenDecoderConfig
 from vonet.model.vonet import VONet, VONetConfig
+from vonet.variants.reduced_unet import ReducedUNetAttentionConfig
 
 
 @singledispatch
@@ -33,7 +34,7 @@ def _(config: VONetConfig) -> VONetConfig:
     """32x32 frames, four slots, at most four U-Net levels, few blocks and channels; every part stays of its kind."""
     attention = config.attention
     if isinstance(attention, UNetAttentionConfig):
-        levels = min(len(attention.unet.channels), 4 if attention.reduction == 1 else 3)
+        levels = min(len(attention.unet.channels), 3 if isinstance(attention, ReducedUNetAttentionConfig) else 4)
         unet = replace(attention.unet, channels=(4, 6, 8, 8)[:levels], bottleneck=(12, 12))
         attention = replace(attention, unet=unet)
     decoder = config.decoder
@@ -45,9 +46,7 @@ def _(config: VONetConfig) -> VONetConfig:
             memory_hidden=12,
         )
     else:
-        conv_painter = isinstance(decoder.painter, SpatialBroadcastConfig)
-        painter = SpatialBroadcastConfig(grid=8, channels=(6, 6)) if conv_painter else ShadedColourConfig(hidden=12)
-        decoder = replace(decoder, painter=painter)
+        decoder = replace(decoder, painter=SpatialBroadcastConfig(grid=8, channels=(6, 6)))
     strides = config.backbone.strides[:2]
     return replace(
         config,

@@ -103,7 +103,7 @@ def test_bash_completes_commands_and_options(monkeypatch, capsys):
     assert set(completed(script, "vonet", "")) == set(cli.commands_of(cli._parser()))
     assert completed(script, "vonet", "segment", "--ov") == ["--overwrite"]
     assert completed(script, "vonet", "segment", "a.mp4", "--s") == [
-        *("--slots", "--start", "--sure-above", "--seed", "--split"),
+        *("--slots", "--start", "--min-probability", "--seed", "--split"),
     ]
     assert completed(script, "vonet", "segment", "clip") == []  # names of files are bash's own to complete
 

@@ -7,7 +7,7 @@ import sys
 import pytest
 
 from vonet import experiments, weights
-from vonet.compare import compare
+from vonet.evaluation.compare import compare
 from vonet.data.sprites import sprite_videos
 from vonet.data.video import ArrayVideo
 from vonet.errors import BadInput
@@ -130,7 +130,7 @@ def test_of_runs_scored_several_times_what_all_have_is_compared(tmp_path):
 def test_the_command(tmp_path, monkeypatch, capsys):
     """From weights to the table, as a user goes."""
     from vonet import cli
-    from vonet.data.scenes.generate import generate
+    from vonet.data.generate import generate
     from vonet.data.scenes.video import WorldConfig
 
     generate(WorldConfig("A", size=32, frames=3, objects=(2, 3)), {"validation": 2}, tmp_path / "world", workers=1)

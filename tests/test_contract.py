@@ -14,7 +14,7 @@ from torch import nn
 
 from vonet import evaluate as evaluation
 from vonet import experiments, weights
-from vonet.data.scenes.generate import generate
+from vonet.data.generate import generate
 from vonet.data.scenes.video import WorldConfig
 from vonet.data.video import ArrayVideo
 from vonet.errors import BadInput
@@ -33,7 +33,7 @@ from vonet.interface import (
 )
 from vonet.performance import compile_encoder
 from vonet.schedule import constant
-from vonet.train import Run, TrainOptions
+from vonet.training.run import Run, TrainOptions
 from vonet.training.config import TrainingConfig
 from vonet.training.distributed import Processes
 from vonet.training.loop import Training

@@ -16,7 +16,7 @@ from vonet.data.video import ArrayVideo
 from vonet.errors import BadInput
 from vonet.interface import Clip, total
 from vonet.model.attention import DotAttentionConfig, ScaleShiftConfig, UNetAttentionConfig
-from vonet.model.broadcast_decoder import BroadcastDecoderConfig
+from vonet.variants.broadcast_decoder import BroadcastDecoderConfig
 from vonet.model.sequential_vae import BalancedKLConfig, PlainKLConfig
 from vonet.model.vonet import VONet, VONetConfig
 from vonet.schedule import constant

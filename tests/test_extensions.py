@@ -16,7 +16,7 @@ from vonet.data.video import ArrayVideo
 from vonet.errors import BadInput
 from vonet.evaluation.protocol import LESS_IS_BETTER, score
 from vonet.evaluation.report import cell
-from vonet.extensions import use
+from vonet.commands.extensions import use
 from vonet.model.vonet import VONet, VONetConfig
 
 

@@ -16,7 +16,7 @@ from vonet.errors import BadInput
 from vonet.interface import Clip, total
 from vonet.model.attention import ContextMapConfig, DotAttention, DotAttentionConfig, ScaleShiftConfig, UNetAttention
 from vonet.model.backbone import BackboneConfig
-from vonet.model.broadcast_decoder import BroadcastDecoder, BroadcastDecoderConfig
+from vonet.variants.broadcast_decoder import BroadcastDecoder, BroadcastDecoderConfig
 from vonet.model.regions import RegionsConfig
 from vonet.model.sequential_vae import SequentialVAEConfig
 from vonet.model.slots import SlotEncoder, SlotEncoderConfig, Trajectory, TrajectoryConfig

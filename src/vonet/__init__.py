@@ -1,4 +1,4 @@
-"""vonet: objects from videos, without labels.
+"""vonet: find objects in videos, without labels.
 
 >>> import vonet
 >>> experiment = vonet.experiments.get("vonet-movi-a")
@@ -9,7 +9,7 @@
 import importlib
 from typing import Any
 
-__version__ = "0.1.0"
+__version__ = "1.0.0.dev0"
 
 _HOMES = {
     "Clip": "vonet.interface",
@@ -20,7 +20,8 @@ _HOMES = {
     "add_experiment": "vonet.experiments",
     "add_layout": "vonet.data",
     "add_score": "vonet.evaluation.protocol",
-    "load": "vonet.weights",
+    "evaluate": "vonet.evaluation.evaluate",
+    "load": "vonet.experiments.weights",
     "segment": "vonet.serving.segment",
     "total": "vonet.interface",
 }
@@ -37,3 +38,7 @@ def __getattr__(name: str) -> Any:
     if name in _HOMES:
         return getattr(importlib.import_module(_HOMES[name]), name)
     raise AttributeError(f"module 'vonet' has no attribute {name!r}")
+
+
+def __dir__() -> list[str]:
+    return sorted(__all__)

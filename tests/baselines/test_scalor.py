@@ -23,8 +23,8 @@ from vonet.baselines.scalor import (
     bernoulli_divergence,
     limited,
 )
-from vonet.blocks.conv_lstm import ConvLSTMCell
-from vonet.blocks.glimpse import GlimpseDecoder, GlimpseEncoder, crop, paste
+from vonet.baselines.scalor.conv_lstm import ConvLSTMCell
+from vonet.baselines.scalor.glimpse import GlimpseDecoder, GlimpseEncoder, crop, paste
 from vonet.errors import BadInput
 from vonet.interface import Clip
 from vonet.training.optimizer import RMSpropConfig

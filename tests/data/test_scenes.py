@@ -80,7 +80,7 @@ def test_the_same_scene_at_two_sizes():
 
 
 def test_no_torch_in_the_workers():
-    code = "import sys, vonet.data.scenes.generate; sys.exit('torch' in sys.modules)"
+    code = "import sys, vonet.data.generate; sys.exit('torch' in sys.modules)"
     assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
 
 

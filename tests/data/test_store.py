@@ -18,7 +18,7 @@ import pytest
 
 import vonet.data
 from vonet.data import store as store_module
-from vonet.data.scenes.generate import generate
+from vonet.data.generate import generate
 from vonet.data.scenes.video import WorldConfig
 from vonet.data.store import Store, describe, open_store, run_lengths, write_video
 from vonet.errors import BadInput

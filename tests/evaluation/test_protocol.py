@@ -78,7 +78,7 @@ def test_background_is_a_segment_of_miou_for_vonet_and_not_for_videosaur():
 def test_null_pixels_for_vonet_and_for_no_other():
     probabilities = torch.tensor([0.30, 0.28, 0.22, 0.20]), torch.tensor([0.31, 0.29, 0.2, 0.2])
     log_masks = torch.stack(probabilities, dim=-1).log().view(4, 1, 2)
-    sure = {name: winners(log_masks, (1, 2), "nearest", rules.sure_above).tolist() for name, rules in PROTOCOLS.items()}
+    sure = {name: winners(log_masks, (1, 2), "nearest", rules.min_probability).tolist() for name, rules in PROTOCOLS.items()}
     assert sure == {"vonet": [[NULL, 1]], "savi": [[1, 1]], "steve": [[1, 1]], "videosaur": [[1, 1]]}
 
 

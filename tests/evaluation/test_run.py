@@ -12,7 +12,7 @@ import torch
 from sklearn.cluster import KMeans
 
 from vonet import experiments, weights
-from vonet.data.scenes.generate import generate
+from vonet.data.generate import generate
 from vonet.data.scenes.video import WorldConfig
 from vonet.data.sprites import sprite_videos
 from vonet.data.video import ArrayVideo, Video
@@ -467,7 +467,7 @@ def test_the_papers_scores_stand_only_beside_its_own_experiment(tmp_path):
     """On MOVi-A's validation split, as the paper does it: there. With other slots, or on another split: not."""
     from tests.data import layouts
     from tests.reduced import reduced_experiment
-    from vonet.evaluate import evaluate
+    from vonet.evaluation.evaluate import evaluate
 
     made = reduced_experiment(experiments.get("vonet-movi-a"))
     weights.save(tmp_path / "run", made.build_model(seed=0), made)

@@ -3,9 +3,9 @@
 import pytest
 
 from vonet import experiments
-from vonet.data.scenes.generate import generate
+from vonet.data.generate import generate
 from vonet.data.scenes.video import WorldConfig
-from vonet.train import TrainOptions, train
+from vonet.training.run import TrainOptions, train
 
 
 @pytest.fixture(scope="package")

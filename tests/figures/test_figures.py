@@ -9,7 +9,7 @@ from PIL import Image
 
 from tests.figures.made_up import GREYS, LOG, watched
 from vonet import cli
-from vonet.draw import draw
+from vonet.figures.draw import draw
 from vonet.errors import BadInput
 from vonet.figures import strips
 from vonet.figures.comparison import ablation_labels, compared, latex, markdown, write_bars

@@ -15,7 +15,7 @@ import vonet
 from vonet import cli, report, weights
 from vonet.errors import BadInput
 from vonet.experiments.vonet import VIDEO_SCORES
-from vonet.figures import paper
+from vonet.experiments import paper_scores
 
 
 def run_command(monkeypatch, *arguments):

@@ -41,7 +41,7 @@ def video():
 
 def test_the_ids_shown_are_those_that_were_scored(model, video):
     rules = PROTOCOLS["vonet"]
-    shown = watch(model, video, sure_above=rules.sure_above)
+    shown = watch(model, video, min_probability=rules.min_probability)
     (row,) = evaluate_model(model, model.size, [video], rules, progress=False)
     assert score(shown.true_ids, shown.ids) == pytest.approx(row.scores)
     assert len(np.unique(shown.ids)) > 2
@@ -93,7 +93,7 @@ def test_labels_of_a_model_s_own_are_shown(video):
     with torch.no_grad():
         model.discovery.heads["presence"].bias.fill_(1.0)  # so that there are objects
     rules = PROTOCOLS["vonet"]
-    shown = watch(model, video, sure_above=rules.sure_above)
+    shown = watch(model, video, min_probability=rules.min_probability)
     (row,) = evaluate_model(model, model.size, [video], rules, progress=False)
     assert score(shown.true_ids, shown.ids) == pytest.approx(row.scores)
     assert sorted(np.unique(shown.ids)) == list(range(1, shown.slots + 1))

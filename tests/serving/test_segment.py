@@ -311,7 +311,7 @@ REFUSED = {
     "late": (lambda folder: good(folder, "--start", "99"), "walk ends before the start that was asked for: it has 6"),
     "fit": (lambda folder: good(folder, "--fit", "crop"), "fit is 'crop'; possible are 'stretch', 'letterbox'"),
     "write": (lambda folder: good(folder, "--write", "movie"), "there is no output 'movie'; there are overlay,"),
-    "sure": (lambda folder: good(folder, "--sure-above", 30), "sure_above is 30.0; possible is a probability"),
+    "sure": (lambda folder: good(folder, "--min-probability", 30), "min_probability is 30.0; possible is a probability"),
 }
 TAKEN = {
     "one frame": (one_frame, (1, 48, 64)),

@@ -20,14 +20,14 @@ from torch import distributed
 
 from tests.reduced import reduced_experiment
 from vonet import experiments, weights
-from vonet.data.scenes.generate import generate
+from vonet.data.generate import generate
 from vonet.data.scenes.video import WorldConfig
 from vonet.data.sprites import sprite_videos
 from vonet.data.video import ArrayVideo
 from vonet.errors import BadInput
 from vonet.experiments.overrides import overridden
 from vonet.schedule import constant
-from vonet.train import Run, TrainOptions
+from vonet.training.run import Run, TrainOptions
 from vonet.training import checkpoint
 from vonet.training.distributed import Processes, attempt_name
 from vonet.training.log import Log

@@ -81,6 +81,9 @@ class MONetConfig:
         if min(self.sigma_first, self.sigma) <= 0:
             raise BadInput(f"sigmas are {self.sigma_first} and {self.sigma}; they must be more than 0")
 
+    def build(self) -> MONet:
+        return MONet(self)
+
 
 class MONet(nn.Module):
     enlargement: Enlargement = "nearest"

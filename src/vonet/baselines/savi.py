@@ -84,6 +84,9 @@ class SAViConfig:
     def losses(self) -> tuple[str, ...]:
         return ("reconstruction",)
 
+    def build(self) -> SAVi:
+        return SAVi(self)
+
 
 class SAVi(RecurrentSlots):
     def __init__(self, config: SAViConfig):

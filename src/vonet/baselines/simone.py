@@ -90,6 +90,9 @@ class SIMONeConfig:
     def losses(self) -> tuple[str, ...]:
         return ("reconstruction", "object_kl", "frame_kl")
 
+    def build(self) -> SIMONe:
+        return SIMONe(self)
+
 
 class PixelDecoder(nn.Module):
     """One MLP for all objects, frames and pixels. Its first layer acts on object, frame and place by themselves, so

@@ -67,6 +67,9 @@ class STEVEConfig:
     def losses(self) -> tuple[str, ...]:
         return TokenPredictor.losses
 
+    def build(self) -> STEVE:
+        return STEVE(self)
+
 
 class Predictor(nn.Module):
     """One transformer block whose normalised input replaces its residual stream, and a norm: slots stay bounded."""

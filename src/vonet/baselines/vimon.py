@@ -44,9 +44,10 @@ from vonet.blocks.component import (
     first_and_others,
 )
 from vonet.blocks.gaussian import Gaussian, unit_divergence
+from vonet.blocks.norm import PlainInstanceNorm
 from vonet.blocks.scope import break_stick
 from vonet.blocks.time import scan
-from vonet.blocks.unet import SubsampledUNet, UNetConfig
+from vonet.blocks.unet import UNet, UNetConfig
 from vonet.errors import BadInput, check_choice
 from vonet.interface import (
     Clip,
@@ -112,6 +113,9 @@ class ViMONConfig:
         if min(self.sigma_first, self.sigma) <= 0:
             raise BadInput(f"sigmas are {self.sigma_first} and {self.sigma}; they must be more than 0")
 
+    def build(self) -> ViMON:
+        return ViMON(self)
+
 
 @dataclass(frozen=True)
 class ViMONState(State):
@@ -135,6 +139,24 @@ class ViMONStep(StepOutput):
     pictures: Float[Tensor, "B K 3 H W"]
     next_pictures: Float[Tensor, "B K 3 H W"]
     next_log_masks: Float[Tensor, "B K H W"]
+
+
+class SubsampledUNet(UNet):
+    """A map is halved by taking every second cell, before the convolution; the norms have no parameters and
+    the last layer no bias; initialised as torch does by itself."""
+
+    norm = PlainInstanceNorm
+    logits_bias = False
+
+    def __init__(self, config: UNetConfig, inputs: int, size: tuple[int, int]):
+        super().__init__(config, inputs, size)
+        for module in self.modules():
+            if isinstance(module, nn.Conv2d | nn.Linear):
+                module.reset_parameters()
+
+    def _down(self, x: Tensor, convolution: nn.Module, norm: nn.Module) -> Tensor:
+        halved = x[:, :, ::2, ::2].contiguous(memory_format=torch.channels_last)
+        return F.relu_(norm(convolution(halved)))
 
 
 class ViMON(nn.Module):

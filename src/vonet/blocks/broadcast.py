@@ -13,7 +13,7 @@ from jaxtyping import Float
 from torch import Tensor, nn
 
 from vonet.blocks.conv import transposed_conv, upsampled_conv
-from vonet.blocks.layers import conv, linear, mlp
+from vonet.blocks.layers import conv, linear
 from vonet.errors import BadInput
 
 
@@ -58,9 +58,7 @@ class SpatialBroadcast(nn.Module):
         self.enlarging_conv = upsampled_conv if config.kernel == 3 else transposed_conv
         self.output = conv(widths[-1], outputs, 1)
 
-    def forward(
-        self, latents: Float[Tensor, "B K D"], log_masks: Float[Tensor, "B K _ _"] | None = None
-    ) -> Float[Tensor, "B K outputs H W"]:
+    def forward(self, latents: Float[Tensor, "B K D"]) -> Float[Tensor, "B K outputs H W"]:
         x = (latents[:, :, None, None] + self.position(self.coordinates)).flatten(0, 1)
         x = x.permute(0, 3, 1, 2)  # channels last in memory
         for i, layer in enumerate(self.layers):
@@ -68,64 +66,6 @@ class SpatialBroadcast(nn.Module):
             x = self.enlarging_conv(x, layer.weight, layer.bias) if enlarged else layer(x)  # type: ignore[arg-type]
             x = F.relu_(x)
         return self.output(x).unflatten(0, latents.shape[:2])
-
-
-@dataclass(frozen=True, kw_only=True)
-class ShadedColourConfig:
-    order: int = 2
-    """Of the shading: 1 is a slope, 2 a bowl."""
-    hidden: int = 64
-    reach: float = 1.5
-    """How far from its middle a slot may still change, in standard deviations of its mask; beyond, it levels off."""
-
-    def __post_init__(self) -> None:
-        if self.order < 1 or not self.reach > 0:
-            raise BadInput(
-                f"shading of order {self.order} with a reach of {self.reach}: they must be 1 or more, and more than 0"
-            )
-
-
-class ShadedColour(nn.Module):
-    """Latents `B K D` to pictures `B K 3 H W` of one colour each, darker here and lighter there, and perhaps shining.
-
-    colour · (1 + shade) + shine, where shade and shine are polynomials of the place as seen from the slot: counted from
-    the middle of its mask, in units of its extent, so that a thing is the same numbers wherever it is and however far.
-    A painter that cannot draw leaves the drawing to the masks: things of different colours need different slots, and a
-    lit ball needs only one. It costs next to nothing.
-    """
-
-    coordinates: Tensor
-
-    def __init__(self, config: ShadedColourConfig, latent_dim: int, size: tuple[int, int]):
-        super().__init__()
-        self.reach, self.size = config.reach, size
-        orders = range(config.order + 1)
-        self.powers = [(i, j) for i in orders for j in orders if 0 < i + j <= config.order]
-        rows, columns = torch.meshgrid(*(torch.linspace(-1, 1, side) for side in size), indexing="ij")
-        self.register_buffer("coordinates", torch.stack([rows.flatten(), columns.flatten()], dim=-1), persistent=False)
-        self.coefficients = mlp(latent_dim, config.hidden, 3 + 2 * len(self.powers))
-        # Nearly grey at first: where all slots paint nonsense, sharing every pixel would pay best.
-        with torch.no_grad():
-            self.coefficients[-1].weight.mul_(0.1)  # type: ignore[operator, union-attr]
-            self.coefficients[-1].bias[:3] = 0.5  # type: ignore[operator, union-attr]
-
-    def forward(
-        self, latents: Float[Tensor, "B K D"], log_masks: Float[Tensor, "B K H W"]
-    ) -> Float[Tensor, "B K 3 H W"]:
-        colour, light = self.coefficients(latents).split([3, 2 * len(self.powers)], dim=-1)
-        u, v = self._seen_from_slots(log_masks.detach())
-        basis = torch.stack([u**i * v**j for i, j in self.powers], dim=-2)
-        shade, shine = (light.unflatten(-1, (2, -1)) @ basis).unsqueeze(3).unbind(2)
-        return torch.addcmul(shine, colour.unsqueeze(-1), 1 + shade).unflatten(-1, self.size)
-
-    def _seen_from_slots(self, log_masks: Tensor) -> tuple[Float[Tensor, "B K cells"], Float[Tensor, "B K cells"]]:
-        """Where each cell lies as seen from each slot, between −1 and 1."""
-        weights = log_masks.flatten(2).softmax(dim=-1)
-        middle = weights @ self.coordinates
-        around = self.coordinates.t()[None, None] - middle.unsqueeze(-1)  # B K 2 H*W
-        variance = (weights.unsqueeze(2) * around.square()).sum(-1).mean(-1)
-        extent = (variance + (2 / max(self.size)) ** 2).sqrt()[..., None, None]
-        return (around / (self.reach * extent)).tanh().unbind(2)  # type: ignore[return-value]
 
 
 def mixture_error(

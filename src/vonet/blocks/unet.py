@@ -23,7 +23,7 @@ from torch import Tensor, nn
 
 from vonet.blocks.conv import conv_up_and_skip
 from vonet.blocks.layers import conv, linear
-from vonet.blocks.norm import InstanceNorm, PlainInstanceNorm
+from vonet.blocks.norm import InstanceNorm
 from vonet.errors import BadInput
 
 Modulation = tuple[Float[Tensor, "N _"], Float[Tensor, "N _"]] | None
@@ -112,21 +112,3 @@ class UNet(nn.Module):
 
     def forward(self, x: Float[Tensor, "N inputs h w"]) -> Float[Tensor, "N h w"]:
         return self.decode(*self.encode(self.first(x)))
-
-
-class SubsampledUNet(UNet):
-    """ViMON's: a map is halved by taking every second cell, before the convolution; the norms have no parameters and
-    the last layer no bias; initialised as torch does by itself."""
-
-    norm = PlainInstanceNorm
-    logits_bias = False
-
-    def __init__(self, config: UNetConfig, inputs: int, size: tuple[int, int]):
-        super().__init__(config, inputs, size)
-        for module in self.modules():
-            if isinstance(module, nn.Conv2d | nn.Linear):
-                module.reset_parameters()
-
-    def _down(self, x: Tensor, convolution: nn.Module, norm: nn.Module) -> Tensor:
-        halved = x[:, :, ::2, ::2].contiguous(memory_format=torch.channels_last)
-        return F.relu_(norm(convolution(halved)))

@@ -4,9 +4,55 @@ front of each other. It needs nothing but numpy, and every pixel's object is kno
 from __future__ import annotations
 
 import colorsys
+from dataclasses import asdict, dataclass
+from typing import Any
 
 import numpy as np
 from jaxtyping import UInt8
+
+from vonet.data.generate import SPLITS, GeneratedVideo
+from vonet.errors import BadInput
+
+VERSION = 1
+SMALLEST = 16
+"""Side of the smallest frames, in pixels."""
+
+
+@dataclass(frozen=True)
+class SpritesConfig:
+    """Everything that decides the videos of a set, but for how many there are."""
+
+    size: int = 32
+    """Side of the frames, in pixels."""
+    frames: int = 12
+    objects: tuple[int, int] = (2, 3)
+    """Fewest and most."""
+    seed: int = 0
+
+    def __post_init__(self) -> None:
+        if self.size < SMALLEST or self.frames < 1 or self.seed < 0:
+            raise BadInput(
+                f"size {self.size}, {self.frames} frames and seed {self.seed} were asked for; possible are a size of "
+                f"{SMALLEST} or more, at least 1 frame and a seed of 0 or more"
+            )
+        if not 1 <= self.objects[0] <= self.objects[1] <= 255:
+            raise BadInput(
+                f"{self.objects[0]} to {self.objects[1]} objects were asked for; possible are ranges from 1 to 255, "
+                "the smaller number first"
+            )
+
+    @property
+    def name(self) -> str:
+        return "sprites"
+
+    @property
+    def made_by(self) -> dict[str, Any]:
+        return {"command": "generate", "generator": VERSION, "world": self.name, **asdict(self)}
+
+    def video(self, split: str, index: int) -> GeneratedVideo:
+        rng = np.random.default_rng((self.seed, SPLITS.index(split), index))
+        frames, ids = _video(rng, self.frames, self.size, self.objects)
+        return GeneratedVideo(frames, ids, {"name": f"sprites-{split}-{index:06d}", "split": split, "index": index}, {})
 
 
 def sprite_videos(

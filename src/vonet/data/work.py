@@ -1,16 +1,18 @@
-"""Many independent jobs on several processes, with a progress bar."""
+"""Long work: many independent jobs on several processes with a progress bar, and how work is asked to stop."""
 
 from __future__ import annotations
 
 import ctypes
 import multiprocessing
 import os
+import signal
 import sys
 import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wait
 from concurrent.futures.process import BrokenProcessPool
+from contextlib import contextmanager
 from typing import TypeVar
 
 from tqdm import tqdm
@@ -103,3 +105,24 @@ def _end_with_parent(parent: int) -> None:
         os._exit(1)
 
     threading.Thread(target=watch, daemon=True).start()
+
+
+@contextmanager
+def stop_signals() -> Iterator[dict[str, bool]]:
+    """Ctrl-C and SIGTERM ask long work to stop at the next good moment; a second Ctrl-C stops it at once."""
+    stop = {"asked": False}
+
+    def ask(number: int, frame: object) -> None:
+        if stop["asked"] and number == signal.SIGINT:
+            raise KeyboardInterrupt
+        stop["asked"] = True
+
+    if threading.current_thread() is not threading.main_thread():  # only the main thread may listen
+        yield stop
+        return
+    before = {number: signal.signal(number, ask) for number in (signal.SIGINT, signal.SIGTERM)}
+    try:
+        yield stop
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)

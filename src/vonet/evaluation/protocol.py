@@ -18,23 +18,21 @@ from jaxtyping import Integer
 from vonet.errors import BadInput
 from vonet.evaluation import metrics
 from vonet.evaluation.metrics import Confusion
-
-NULL = 0
-"""The predicted id of pixels of which no slot is sure; slot k has the id k + 1."""
+from vonet.interface import NULL
 
 
 @dataclass(frozen=True)
 class Protocol:
     """window: videos are cut into pieces of so many frames, each begun with fresh slots and scored on its own (an
     incomplete last one is left out); None takes them whole.
-    sure_above: a pixel belongs to its best slot only if that has more than this probability; None: always.
+    min_probability: a pixel belongs to its best slot only if that has more than this probability; None: always.
     largest_id: true ids above are counted as background, in ARI and FG-ARI, and elsewhere if `everywhere`.
     background: whether the true background is one of the segments that mIoU matches and averages over.
     """
 
     name: str
     window: int | None = None
-    sure_above: float | None = None
+    min_probability: float | None = None
     largest_id: int | None = None
     everywhere: bool = False
     background: bool = True
@@ -43,7 +41,7 @@ class Protocol:
 PROTOCOLS = {
     protocol.name: protocol
     for protocol in (
-        Protocol("vonet", sure_above=0.3, largest_id=24),
+        Protocol("vonet", min_probability=0.3, largest_id=24),
         Protocol("savi", largest_id=23, everywhere=True),
         Protocol("steve", window=6),
         Protocol("videosaur", background=False),

@@ -13,8 +13,8 @@ from typing import Any
 
 from vonet.errors import BadInput
 from vonet.evaluation.protocol import COUNTS, SCORES
+from vonet.evaluation.references import REFERENCES
 from vonet.evaluation.run import MODEL, OFFLINE, PERFECT, Row, summary
-from vonet.evaluation.trivial import TRIVIAL
 from vonet.writing import written_aside
 
 HEADLINES = ("fg_ari", "miou")
@@ -39,7 +39,7 @@ class Report:
             **means[MODEL],
             "std": {name: None if math.isnan(std) else std for name, (_, std) in found[MODEL].items()},
             "offline": means.get(OFFLINE, {}),
-            "trivial": {method: means[method] for method in TRIVIAL if method in means},
+            "trivial": {method: means[method] for method in REFERENCES if method in means},
             "ceiling": means.get(PERFECT, {}),
             "paper": {name: value / 100 for name, value in self.paper.items()},
             "verdict": self.verdict(),
@@ -47,28 +47,28 @@ class Report:
         }
 
     def verdict(self) -> str:
-        """Whether the model beats every method that knows nothing of objects, on both of the paper's scores."""
+        """Whether the model beats every method without learning, on both of the paper's scores."""
         found = summary(self.rows)
         leads = {}
         for name in HEADLINES:
-            rivals = {method: found[method][name][0] for method in TRIVIAL if method in found}
+            rivals = {method: found[method][name][0] for method in REFERENCES if method in found}
             if not rivals:
-                return "not compared with the trivial methods"
+                return "not compared with methods without learning"
             rival = max(rivals, key=lambda method: rivals[method])
             lead = round(100 * (found[MODEL][name][0] - rivals[rival]), 1)
             place = "ahead of" if lead > 0 else "behind" if lead < 0 else "level with"
             leads[f"{abs(lead):.1f} points in {SCORES[name]} {place} {rival}"] = lead
         said = " and ".join(leads)
         if min(leads.values()) > 0:
-            return f"it beats every trivial method: {said}"
+            return f"it beats every method without learning: {said}"
         if max(leads.values()) > 0:
-            return f"it does not beat every trivial method: {said}"
-        return f"it has learned nothing that trivial methods do not know: {said}"
+            return f"it does not beat every method without learning: {said}"
+        return f"it does not beat the methods without learning, so it shows no learning: {said}"
 
     def table(self) -> str:
         """What was evaluated; scores in rows, in percent but for counts; methods in columns, the paper's beside us."""
         found = summary(self.rows)
-        methods = [MODEL, *(method for method in [OFFLINE, *TRIVIAL, PERFECT] if method in found)]
+        methods = [MODEL, *(method for method in [OFFLINE, *REFERENCES, PERFECT] if method in found)]
         lines = [["", *methods]]
         for name, spoken in SCORES.items():
             lines.append([spoken, *(cell(name, *found[method][name]) for method in methods)])
@@ -90,6 +90,21 @@ class Report:
                 aside.write_text(text, encoding="utf-8")
             paths.append(path)
         return paths
+
+    def write_beside(self, weights: Path | str, folder: Path | None = None) -> list[Path]:
+        """Into `folder`, by default EVALUATION beside the weights. The name says what was evaluated how, so that
+        another evaluation does not overwrite it."""
+        beside = Path(weights) if Path(weights).is_dir() else Path(weights).parent
+        about = self.about
+        data = [part for part in Path(about["data"]).resolve().parts if any(c.isalpha() for c in part)][-2:]
+        name = "-".join(
+            [
+                *data,
+                *(str(about[key]) for key in ("split", "protocol", "masks")),
+                *(f"{about[key]}{key}" for key in ("videos", "slots", "seeds")),
+            ]
+        )
+        return self.write(folder or beside / EVALUATION, name)
 
     def _json_text(self) -> str:
         return (

@@ -15,6 +15,8 @@ from typing import Any
 
 import numpy as np
 import torch
+import torch.nn.functional as F
+from jaxtyping import Float, Integer
 from torch import Tensor
 from tqdm import tqdm
 
@@ -22,9 +24,20 @@ from vonet.data.resize import resized
 from vonet.data.video import Video
 from vonet.errors import BadInput
 from vonet.evaluation.protocol import SCORES, Protocol, Scorer
-from vonet.evaluation.segmentation import perfect_masks, segments, winners
 from vonet.evaluation.trivial import TRIVIAL
-from vonet.interface import Clip, EmptyState, Enlargement, State, StreamingModel, VideoModel, joined_states
+from vonet.interface import (
+    Clip,
+    EmptyState,
+    Enlargement,
+    State,
+    StreamingModel,
+    VideoModel,
+    enlarge,
+    frames_tensor,
+    joined_states,
+    segment_ids,
+    slot_ids,
+)
 
 MODEL, OFFLINE, PERFECT = "model", "offline", "perfect masks"
 """Methods. "model" streams: it sees each frame once, in order. "offline" goes back through the video after its end,
@@ -120,10 +133,19 @@ def evaluate_trivial(
             for name, predict in methods.items():
                 windows[name].add(ids, predict(frames))
             for frame in ids:
-                best = winners(perfect_masks(frame[None], cells), frame.shape, enlargement, None)
+                enlarged = enlarge(_perfect_masks(frame[None], cells), frame.shape, enlargement)
+                best = slot_ids(enlarged, None).numpy()
                 windows[PERFECT].add(frame[None], _renamed(best, frame))
         rows += [row for window in windows.values() for row in window.rows()]
     return rows
+
+
+def _perfect_masks(ids: Integer[np.ndarray, "T H W"], size: tuple[int, int]) -> Float[Tensor, "T n h w"]:
+    """The log-masks of a model that knows the true ids but has only cells of this size: in each cell the share of every
+    id."""
+    numbers = torch.from_numpy(np.unique(ids, return_inverse=True)[1].reshape(ids.shape))
+    shares = F.interpolate(F.one_hot(numbers).permute(0, 3, 1, 2).float(), size=size, mode="area")
+    return shares.clamp(min=1e-6).log().log_softmax(dim=1)
 
 
 def _renamed(winner: np.ndarray, ids: np.ndarray) -> np.ndarray:
@@ -234,9 +256,8 @@ def _watch_whole(
         for t, true in enumerate(true_ids):
             labels = None if output.labels is None else output.labels[0, t]
             how = enlargement or output.enlargement
-            windows.add(
-                true[None], segments(output.log_masks[0, t], labels, true.shape, how, protocol.sure_above)[None]
-            )
+            predicted = segment_ids(output.log_masks[0, t], labels, true.shape, how, protocol.min_probability)
+            windows.add(true[None], predicted[None])
     return windows.rows()
 
 
@@ -267,7 +288,7 @@ def _next_frame(
         after[i] = state.map(lambda x, place=place: x[place : place + 1])
         true = w.ids[w.at]
         labels = None if output.labels is None else output.labels[place]
-        predicted = segments(output.log_masks[place], labels, true.shape, how, protocol.sure_above)
+        predicted = segment_ids(output.log_masks[place], labels, true.shape, how, protocol.min_probability)
         windows[i].add(true[None], predicted[None])
         w.at += 1
     return after
@@ -286,7 +307,7 @@ def _device(state: Any) -> torch.device:
 
 def _frame(frame: np.ndarray, size: tuple[int, int]) -> Tensor:
     pixels = frame if frame.shape[:2] == size else resized(frame[None], size, "stretch")[0]
-    return torch.from_numpy(np.ascontiguousarray(pixels)).permute(2, 0, 1).float() / 255
+    return frames_tensor(pixels)
 
 
 def frames_of(video: Video, size: tuple[int, int], stop: int, start: int = 0) -> Tensor:

@@ -10,7 +10,7 @@ import numpy as np
 from jaxtyping import Float, Integer
 
 from vonet.evaluation import metrics
-from vonet.evaluation.protocol import NULL
+from vonet.interface import NULL
 
 FRAGMENTED = 1.5
 """An object shared by more segments than this counts as fragmented: say one with four fifths, another with the rest."""

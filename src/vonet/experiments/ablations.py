@@ -1,23 +1,18 @@
-"""The paper's ablations: each replaces one part of an experiment."""
+"""The paper's ablations (its figure of ablations): each replaces one part of an experiment."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable
 from dataclasses import replace
+from functools import partial
 
+from vonet.errors import BadInput
+from vonet.experiments import registry
 from vonet.experiments.experiment import Experiment
 from vonet.model.attention import DotAttentionConfig
 from vonet.model.sequential_vae import PlainKLConfig, PriorConfig
 from vonet.model.vonet import VONetConfig
 from vonet.training.config import TrainingConfig
-
-
-def ablations(base: Experiment[VONetConfig]) -> Iterator[Experiment[VONetConfig]]:
-    yield without_unet(base)
-    yield from (with_weaker_kl(base, divisor, label) for divisor, label in ((20, "20"), (200, "200"), (20_000, "20k")))
-    yield without_kl(base)
-    yield without_kl_balancing(base)
-    yield without_replay(base)
 
 
 def variant(
@@ -42,29 +37,61 @@ def variant(
 
 def without_unet(base: Experiment[VONetConfig]) -> Experiment[VONetConfig]:
     return variant(
-        base, "wo-unet", "masks from scalar products alone", model=replace(base.model, attention=DotAttentionConfig())
+        base,
+        "wo-unet",
+        "without the U-Net: masks from scalar products alone",
+        model=replace(base.model, attention=DotAttentionConfig()),
     )
 
 
 def with_weaker_kl(base: Experiment[VONetConfig], divisor: int, label: str) -> Experiment[VONetConfig]:
-    weights = {**base.training.weights, "kl": base.training.weights["kl"].scaled(1 / divisor)}
-    training = replace(base.training, weights=weights)
-    return variant(base, f"kl-{label}", f"the divergence weighing {label} times less", training=training)
+    training = _training(base)
+    training = replace(training, weights={**training.weights, "kl": training.weights["kl"].scaled(1 / divisor)})
+    return variant(base, f"kl-{label}", f"KL weight divided by {label}", training=training)
 
 
 def without_kl(base: Experiment[VONetConfig]) -> Experiment[VONetConfig]:
-    """No forecast and no divergence at all. The paper reports that this crashes in the end."""
+    """No prior and no KL divergence. The paper reports that this training crashes in the end."""
     model = replace(base.model, sequential_vae=replace(base.model.sequential_vae, prior=None))
-    weights = {name: weight for name, weight in base.training.weights.items() if name != "kl"}
-    training = replace(base.training, weights=weights)
-    return variant(base, "wo-kld", "without the divergence", model=model, training=training)
+    training = _training(base)
+    weights = {name: weight for name, weight in training.weights.items() if name != "kl"}
+    training = replace(training, weights=weights)
+    return variant(base, "wo-kld", "without KL divergence", model=model, training=training)
 
 
 def without_kl_balancing(base: Experiment[VONetConfig]) -> Experiment[VONetConfig]:
     prior = base.model.sequential_vae.prior or PriorConfig()
     vae = replace(base.model.sequential_vae, prior=replace(prior, kl=PlainKLConfig()))
-    return variant(base, "wo-klbal", "with the plain divergence", model=replace(base.model, sequential_vae=vae))
+    return variant(base, "wo-klbal", "without KL balancing", model=replace(base.model, sequential_vae=vae))
 
 
 def without_replay(base: Experiment[VONetConfig]) -> Experiment[VONetConfig]:
-    return variant(base, "wo-replay", "each segment from fresh slots", training=replace(base.training, replay=None))
+    return variant(
+        base,
+        "wo-replay",
+        "without replay: each segment starts from fresh slots",
+        training=replace(_training(base), replay=None),
+    )
+
+
+def _training(base: Experiment[VONetConfig]) -> TrainingConfig:
+    assert base.training is not None, "VONet has parameters"
+    return base.training
+
+
+_MAKERS: dict[str, Callable[[Experiment[VONetConfig]], Experiment[VONetConfig]]] = {
+    "wo-unet": without_unet,
+    "kl-20": partial(with_weaker_kl, divisor=20, label="20"),
+    "kl-200": partial(with_weaker_kl, divisor=200, label="200"),
+    "kl-20k": partial(with_weaker_kl, divisor=20_000, label="20k"),
+    "wo-kld": without_kl,
+    "wo-klbal": without_kl_balancing,
+    "wo-replay": without_replay,
+}
+
+
+def ablation(base: str, label: str) -> Experiment[VONetConfig]:
+    """The ablation of this label of the experiment of this name."""
+    if label not in _MAKERS:
+        raise BadInput(f"Expected an ablation among {', '.join(_MAKERS)}, got {label!r}.")
+    return _MAKERS[label](registry.get(base))

@@ -9,9 +9,7 @@ from typing import Any, Generic, TypeVar
 import torch
 
 from vonet.errors import BadInput
-from vonet.experiments.models import build
-from vonet.interface import ModelConfig
-from vonet.performance import compile_encoder
+from vonet.interface import ModelConfig, VideoModel
 from vonet.training.config import TrainingConfig
 
 ModelConfigT = TypeVar("ModelConfigT", bound=ModelConfig)
@@ -23,7 +21,8 @@ class Experiment(Generic[ModelConfigT]):
     summary: str
     dataset: str
     model: ModelConfigT
-    training: TrainingConfig
+    training: TrainingConfig | None
+    """None: a method without parameters, which is used as it is."""
     cost: str = "not measured"
     """What it takes, in words."""
     measured: Mapping[str, float] = field(default_factory=dict)
@@ -32,22 +31,26 @@ class Experiment(Generic[ModelConfigT]):
     """The paper's scores for this experiment, in percent, where it has them."""
 
     def __post_init__(self) -> None:
-        losses, weights = set(self.model.losses), set(self.training.weights)
+        losses, weights = set(self.model.losses), set(self.training.weights) if self.training else set()
         if losses != weights:
             raise BadInput(
                 f"{self.name}: the model has the losses {sorted(losses)} but the weights name {sorted(weights)}: "
                 "they must be the same names"
             )
 
-    def build_model(self, *, compile: bool = False, seed: int | None = None) -> Any:
-        """The model (a `VideoModel`) with fresh parameters, decided by the seed if one is given. `compile` tries
-        torch.compile."""
+    def build_model(self, *, seed: int | None = None) -> Any:
+        """The model (a `VideoModel`) with fresh parameters. A seed, if given, decides them."""
         with torch.random.fork_rng(devices=[], enabled=seed is not None):
             if seed is not None:
                 torch.manual_seed(seed)
-            model = build(self.model)
-        if compile:
-            compile_encoder(model)
+            model = self.model.build()
+        if not isinstance(model, VideoModel):
+            wanted = [*VideoModel.__annotations__, *(name for name in vars(VideoModel) if not name.startswith("_"))]
+            missing = [name for name in wanted if not hasattr(model, name)]
+            raise BadInput(
+                f"{type(model).__name__} lacks {', '.join(missing)}: vonet/interface/contract.py says what a model "
+                "must offer"
+            )
         return model
 
 

@@ -6,13 +6,11 @@ from vonet.baselines.savi import SAViConfig
 from vonet.blocks.broadcast import SpatialBroadcastConfig
 from vonet.blocks.frame_vectors import ConvStackConfig
 from vonet.blocks.slot_attention import SlotAttentionConfig
+from vonet.experiments import paper_scores
 from vonet.experiments.experiment import Experiment
 from vonet.schedule import Product, Schedule, constant
 from vonet.training.config import TrainingConfig
 from vonet.training.optimizer import GroupConfig, OptimizerConfig
-
-# The VONet paper's table 1: FG-ARI and mIoU in percent.
-SCORES = {"a": (45.1, 32.2), "b": (31.8, 31.2), "c": (22.9, 15.9), "d": (29.4, 15.6), "e": (36.0, 15.8)}
 
 
 def _training(updates: int, batch: int, segment: int, peak: float, warm_up: int) -> TrainingConfig:
@@ -32,7 +30,6 @@ def savi_movi(level: str) -> Experiment[SAViConfig]:
     """SAVi on MOVi: 11 or 16 slots, segments of 6 or 3 frames, batches of 32 as the VONet paper says; 100,000 updates
     as SAVi's own released settings of this size, for the paper does not say. We have not run it."""
     many_objects = level in "de"
-    fg_ari, miou = SCORES[level]
     return Experiment(
         name=f"savi-movi-{level}",
         summary=f"SAVi without conditioning on MOVi-{level.upper()}, as in the VONet paper",
@@ -40,7 +37,7 @@ def savi_movi(level: str) -> Experiment[SAViConfig]:
         model=SAViConfig(slots=16 if many_objects else 11),
         training=_training(100_000, batch=32, segment=3 if many_objects else 6, peak=2e-4, warm_up=2_500),
         cost="not run by us",
-        paper={"fg_ari": fg_ari, "miou": miou},
+        paper=paper_scores.of_videos("SAVi", level),
     )
 
 

@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 from vonet.baselines.simone import SIMONeConfig
+from vonet.experiments import paper_scores
 from vonet.experiments.experiment import Experiment
 from vonet.schedule import Schedule, constant
 from vonet.training.config import TrainingConfig
 from vonet.training.optimizer import GroupConfig, OptimizerConfig
 
-# The VONet paper's table 1: FG-ARI and mIoU in percent.
-SCORES = {"a": (50.2, 37.6), "b": (36.5, 35.5), "c": (19.5, 20.2), "d": (34.8, 22.7), "e": (41.3, 20.8)}
 FRAMES = 24
 """Of a video, and so of a segment."""
 
@@ -29,7 +28,6 @@ def simone_movi(level: str) -> Experiment[SIMONeConfig]:
     """SIMONe on MOVi at 64x64 (`vonet prepare --size 64 64`): 16 slots, whole videos, batches of 40 as the VONet paper
     says, all else as in the re-implementation that it used. It does not say how many updates; 100,000 is our choice. We
     have not run it."""
-    fg_ari, miou = SCORES[level]
     return Experiment(
         name=f"simone-movi-{level}",
         summary=f"SIMONe on MOVi-{level.upper()} at 64x64, as in the VONet paper",
@@ -37,7 +35,7 @@ def simone_movi(level: str) -> Experiment[SIMONeConfig]:
         model=SIMONeConfig(),
         training=_training(100_000, batch=40, rate=constant(2e-4)),
         cost="not run by us",
-        paper={"fg_ari": fg_ari, "miou": miou},
+        paper=paper_scores.of_videos("SIMONe", level),
     )
 
 

@@ -6,15 +6,16 @@ from vonet.blocks.broadcast import SpatialBroadcastConfig
 from vonet.blocks.transformer import SlotTransformerConfig
 from vonet.blocks.unet import UNetConfig
 from vonet.experiments.experiment import Experiment
-from vonet.model.attention import ScaleShiftConfig, UNetAttentionConfig
+from vonet.model.attention import UNetAttentionConfig
 from vonet.model.backbone import BackboneConfig
-from vonet.model.broadcast_decoder import BroadcastDecoderConfig
 from vonet.model.sequential_vae import SequentialVAEConfig
-from vonet.model.slots import SlotEncoderConfig
 from vonet.model.vonet import VONetConfig
 from vonet.schedule import Schedule, constant
 from vonet.training.config import TrainingConfig
 from vonet.training.optimizer import GroupConfig, OptimizerConfig
+from vonet.variants.broadcast_decoder import BroadcastDecoderConfig
+from vonet.variants.mask_pooling import MaskPoolingConfig
+from vonet.variants.scale_shift import ScaleShiftConfig
 
 
 def vonet_sprites() -> Experiment[VONetConfig]:
@@ -37,7 +38,7 @@ def vonet_sprites() -> Experiment[VONetConfig]:
                 transformer=SlotTransformerConfig(head_width=64),
                 conditioning=ScaleShiftConfig(),
             ),
-            slot_encoder=SlotEncoderConfig(pooling="mask"),
+            slot_encoder=MaskPoolingConfig(),
             sequential_vae=SequentialVAEConfig(initial_log_std=-2.0),
             decoder=BroadcastDecoderConfig(
                 painter=SpatialBroadcastConfig(grid=8, channels=(32, 32, 32)), reading="blend"

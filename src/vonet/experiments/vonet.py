@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from vonet.blocks.unet import UNetConfig
+from vonet.experiments import paper_scores
 from vonet.experiments.experiment import Experiment
 from vonet.model.attention import UNetAttentionConfig
 from vonet.model.vonet import VONetConfig
@@ -15,10 +16,6 @@ from vonet.training.replay import ReplayConfig
 
 FIVE_LEVELS = (32, 64, 64, 128, 128)
 SIX_LEVELS = (*FIVE_LEVELS, 128)
-
-# The paper's table 1 and, for single images, its table 4: FG-ARI and mIoU in percent.
-VIDEO_SCORES = {"a": (91.0, 60.5), "b": (60.6, 59.7), "c": (45.3, 42.8), "d": (50.7, 37.7), "e": (56.3, 36.4)}
-IMAGE_SCORES = {"c": (47.0, 36.2), "d": (51.0, 28.5), "e": (50.3, 18.1)}
 
 
 def vonet_movi(level: str) -> Experiment[VONetConfig]:
@@ -50,7 +47,6 @@ def vonet_movi(level: str) -> Experiment[VONetConfig]:
         ),
         replay=ReplayConfig(),
     )
-    fg_ari, miou = VIDEO_SCORES[level]
     return Experiment(
         name=f"vonet-movi-{level}",
         summary=f"VONet on MOVi-{level.upper()}, as in the paper",
@@ -58,18 +54,18 @@ def vonet_movi(level: str) -> Experiment[VONetConfig]:
         model=model,
         training=training,
         cost="36 hours on four RTX 3090 by the paper; not run by us",
-        paper={"fg_ari": fg_ari, "miou": miou},
+        paper=paper_scores.of_videos("VONet", level),
     )
 
 
 def vonet_image_movi(level: str) -> Experiment[VONetConfig]:
     """VONet on single frames of MOVi: segments of one frame, always from fresh slots (paper, "Single-frame")."""
     video = vonet_movi(level)
-    fg_ari, miou = IMAGE_SCORES[level]
+    assert video.training is not None, "VONet has parameters"
     return replace(
         video,
         name=f"vonet-image-movi-{level}",
         summary=f"VONet on single frames of MOVi-{level.upper()}, as in the paper",
         training=replace(video.training, segment=1, replay=None),
-        paper={"image_fg_ari": fg_ari, "image_miou": miou},
+        paper=paper_scores.of_single_frames("VONet", level),
     )

@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from vonet.figures import paper
+from vonet.experiments import paper_scores
 from vonet.figures.plots import SCORES, WIDTH, plotting, saved
 from vonet.figures.sheet import colours
 from vonet.writing import written_aside
@@ -55,8 +55,8 @@ def compared(evaluations: Sequence[Mapping[str, Any]]) -> Comparison:
         for trivial, scores in seeds[0]["trivial"].items():
             found.set("trivial", trivial, dataset, {name: (scores[name], None) for name in SCORES})
         if level := _movi_level(seeds[0]):
-            for other in paper.METHODS:
-                found.set("paper", f"{other} (paper)", dataset, dict(paper.scores(other, level)))
+            for other in paper_scores.METHODS:
+                found.set("paper", f"{other} (paper)", dataset, dict(paper_scores.scores(other, level)))
     return found
 
 

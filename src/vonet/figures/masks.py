@@ -8,12 +8,13 @@ from typing import Any
 
 import numpy as np
 import torch
+from torch import Tensor
 
 from vonet.data.resize import resized, resized_ids
 from vonet.data.video import Video
 from vonet.figures.sheet import coloured, write_sheet
 from vonet.figures.videos import BACKGROUND
-from vonet.interface import Clip
+from vonet.interface import Clip, device_of, frames_tensor, segment_ids
 
 COLUMNS = 12
 FRAMES = 24
@@ -28,17 +29,19 @@ def write_mask_sheet(path: Path, model: Any, videos: Sequence[Video]) -> None:
         length = min(len(video), FRAMES)
         frames = resized(video.read(0, length), model.size, "stretch")
         times = np.unique(np.linspace(0, len(frames) - 1, COLUMNS).astype(int))
-        pixels = torch.from_numpy(frames).permute(0, 3, 1, 2)[None].float() / 255
-        device = next(model.parameters()).device
         state = model.initial_state(1, generator=torch.Generator().manual_seed(0))
-        output = model.unroll(Clip(pixels.to(device)), state)
-        segments = output.masks.argmax(dim=2) if output.labels is None else output.labels
+        output = model.unroll(Clip(frames_tensor(frames, device_of(model))[None]), state)
+        ids = segment_ids(output.log_masks[0], _of_first(output.labels), model.size, output.enlargement, None)
         rows.append(frames[times])
         true_ids = video.read_ids(0, length)
         if true_ids is not None:
-            ids = resized_ids(true_ids, model.size, "stretch")[times]
-            true = coloured(ids.astype(np.int64))
-            true[ids == 0] = BACKGROUND
+            shown = resized_ids(true_ids, model.size, "stretch")[times]
+            true = coloured(shown.astype(np.int64))
+            true[shown == 0] = BACKGROUND
             rows.append(true)
-        rows.append(coloured(segments[0].cpu().numpy()[times]))
+        rows.append(coloured(ids[times]))
     write_sheet(path, rows, scale=max(1, 96 // model.size[1]))
+
+
+def _of_first(labels: Tensor | None) -> Tensor | None:
+    return None if labels is None else labels[0]

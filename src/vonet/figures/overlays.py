@@ -14,7 +14,7 @@ STRIP = 1 << 20
 
 
 def id_colours(largest: int) -> UInt8[np.ndarray, "ids 3"]:
-    """The colour of each id from 0 on, the same in every picture. Id 0 says that no slot is sure: black."""
+    """The colour of each id from 0 on, the same in every picture. Id 0, where no slot is probable enough, is black."""
     return np.concatenate([np.zeros((1, 3), np.uint8), colours(max(largest, 1))])
 
 

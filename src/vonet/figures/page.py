@@ -25,10 +25,11 @@ from PIL import Image
 from scipy.optimize import linear_sum_assignment
 
 from vonet.evaluation import metrics
-from vonet.evaluation.protocol import COUNTS, LESS_IS_BETTER, NULL, SCORES, score
+from vonet.evaluation.protocol import COUNTS, LESS_IS_BETTER, SCORES, score
 from vonet.evaluation.timeline import FRAGMENTED, timelines
 from vonet.figures.sheet import colours
 from vonet.figures.watched import Watched
+from vonet.interface import NULL
 from vonet.writing import written_aside
 
 SCRIPTS = ("dom.js", "charts.js", "scores.js", "timeline.js", "viewer.js", "report.js")

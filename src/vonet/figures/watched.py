@@ -14,13 +14,12 @@ from vonet.data.resize import resized, resized_ids
 from vonet.data.video import Video
 from vonet.errors import BadInput
 from vonet.evaluation.run import fresh_state
-from vonet.evaluation.segmentation import labelled, winners
-from vonet.interface import Clip, ExplainingModel, Explanation, Output
+from vonet.interface import Clip, ExplainingModel, Explanation, Output, device_of, frames_tensor, segment_ids
 
 
 @dataclass(frozen=True)
 class Watched:
-    """Everything at one size. `ids` are predicted: slot k has the id k + 1, and 0 are pixels of which no slot is sure.
+    """Everything at one size. `ids` are predicted: slot k has the id k + 1, and 0 is where no slot is probable enough.
     Where a model has labels of its own, the k-th of them counts as slot k. What the model cannot show is None."""
 
     name: str
@@ -35,19 +34,18 @@ class Watched:
 
 @torch.no_grad()
 def watch(
-    model: Any, video: Video, *, longest: int = 48, largest: int = 192, sure_above: float | None = None
+    model: Any, video: Video, *, longest: int = 48, largest: int = 192, min_probability: float | None = None
 ) -> Watched:
     """The beginning of a video, at most so many frames, and pictures at most so large, from the slots with which it is
     scored. A video of few pixels is shown at its own size, so its ids here are those that were scored."""
     size = _shown_size(video.size, largest)
     frames, inputs, true_ids = _read(video, min(longest, len(video)), size, model.size)
-    device = next(model.parameters()).device
-    clip = Clip(torch.from_numpy(inputs).permute(0, 3, 1, 2)[None].to(device).float() / 255)
+    clip = Clip(frames_tensor(inputs, device_of(model))[None])
     output = model.unroll(clip, fresh_state(model, video))
     if torch.isnan(output.log_masks).any():
         raise BadInput(f"some masks of {video.name} are not numbers: broken weights?")
     shown = model.explain(output) if isinstance(model, ExplainingModel) else Explanation()
-    slots, ids = _segments(output, size, sure_above)
+    slots, ids = _segments(output, size, min_probability)
     return Watched(
         name=video.name,
         slots=slots,
@@ -61,12 +59,14 @@ def watch(
 
 
 def _segments(
-    output: Output, size: tuple[int, int], sure_above: float | None
+    output: Output, size: tuple[int, int], min_probability: float | None
 ) -> tuple[int, Integer[np.ndarray, "T H W"]]:
     """How many slots there are, and the ids that are scored."""
-    if output.labels is None:
-        return output.log_masks.shape[2], winners(output.log_masks[0], size, output.enlargement, sure_above)
-    names, places = np.unique(labelled(output.labels[0], size), return_inverse=True)
+    labels = None if output.labels is None else output.labels[0]
+    ids = segment_ids(output.log_masks[0], labels, size, output.enlargement, min_probability)
+    if labels is None:
+        return output.log_masks.shape[2], ids
+    names, places = np.unique(ids, return_inverse=True)
     return len(names), places.reshape(-1, *size) + 1
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from typing import Any, ClassVar, Protocol, runtime_checkable
 
 from jaxtyping import Float
 from torch import Tensor, nn
@@ -13,12 +14,28 @@ from vonet.blocks.layers import mlp
 from vonet.blocks.tokens import TokenPredictor
 
 
+@runtime_checkable
+class DecoderConfig(Protocol):
+    """Describes what reconstructs the frame from the slots; `TokenDecoder` shows what the module must offer."""
+
+    @property
+    def losses(self) -> tuple[str, ...]:
+        """The names of the decoder's losses."""
+
+    def build(self, latent_dim: int, size: tuple[int, int]) -> Any:
+        """`size`: height and width of the frames, in pixels."""
+
+
 @dataclass(frozen=True, kw_only=True)
 class TokenDecoderConfig:
+    losses: ClassVar[tuple[str, ...]] = TokenPredictor.losses
     dvae: DVAEConfig = field(default_factory=DVAEConfig)
     transformer: CausalTransformerConfig = field(default_factory=CausalTransformerConfig)
     memory_hidden: int = 256
-    """Hidden layer of the MLP that prepares the slots for cross-attention."""
+    """Width of the hidden layer of the MLP that prepares the slots for cross-attention."""
+
+    def build(self, latent_dim: int, size: tuple[int, int]) -> TokenDecoder:
+        return TokenDecoder(self, latent_dim, size)
 
 
 class TokenDecoder(TokenPredictor):

@@ -4,17 +4,12 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import Literal
 
-import torch.nn.functional as F
 from jaxtyping import Float
 from torch import Tensor, nn
 
 from vonet.blocks.layers import linear, mlp
 from vonet.blocks.transformer import SlotTransformer, SlotTransformerConfig
-from vonet.errors import check_choice
-
-Pooling = Literal["frame", "mask"]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -35,36 +30,30 @@ class InitialSlots(nn.Module):
 
 @dataclass(frozen=True, kw_only=True)
 class SlotEncoderConfig:
-    pooling: Pooling = "frame"
-    """Average the masked values over the whole frame (the paper), or over the mask's own area, which lets small
-    objects speak as loudly as large ones (learns faster on CPUs)."""
+    """y = the masked values, averaged over the whole frame."""
 
-    def __post_init__(self) -> None:
-        check_choice("pooling", self.pooling, Pooling)
+    def build(self, feature_dim: int, slot_dim: int) -> SlotEncoder:
+        return SlotEncoder(self, feature_dim, slot_dim)
 
 
 class SlotEncoder(nn.Module):
-    """y = average of the frame's values under each mask.
+    """y = average of the frame's values under each mask (paper, equation 4).
 
     Averaging and the linear value map commute, so the average is taken first: Σ m (W f + b) = W Σ m f + b Σ m.
     """
 
     def __init__(self, config: SlotEncoderConfig, feature_dim: int, slot_dim: int):
         super().__init__()
-        self.pooling = config.pooling
         self.value = linear(feature_dim, slot_dim)
 
+    def weights(self, masks: Float[Tensor, "B K cells"]) -> Float[Tensor, "B K cells"]:
+        """How much each cell counts for each slot."""
+        return masks / masks.shape[-1]
+
     def forward(
-        self, features: Float[Tensor, "B C h w"], log_masks: Float[Tensor, "B K _ _"]
+        self, features: Float[Tensor, "B C h w"], log_masks: Float[Tensor, "B K h w"]
     ) -> Float[Tensor, "B K D"]:
-        masks = log_masks.exp()
-        if masks.shape[-2:] != features.shape[-2:]:
-            masks = F.adaptive_avg_pool2d(masks, list(features.shape[-2:]))  # type: ignore[arg-type]
-        weights = masks.flatten(2)
-        if self.pooling == "mask":
-            weights = weights / weights.sum(-1, keepdim=True).clamp_min(1e-6)
-        else:
-            weights = weights / weights.shape[-1]
+        weights = self.weights(log_masks.exp().flatten(2))
         pooled = weights @ features.flatten(2).mT
         return pooled @ self.value.weight.t() + weights.sum(-1, keepdim=True) * self.value.bias
 

@@ -28,7 +28,6 @@ from vonet.interface import (
     ExplainingModel,
     Explanation,
     Output,
-    RegionState,
     SlotState,
     StepOutput,
     VideoModel,
@@ -39,18 +38,15 @@ from vonet.interface import (
     check_slot_state,
     check_slots,
 )
-from vonet.model.attention import DotAttention, DotAttentionConfig, UNetAttention, UNetAttentionConfig
+from vonet.model.attention import AttentionConfig, UNetAttentionConfig
 from vonet.model.backbone import Backbone, BackboneConfig
-from vonet.model.broadcast_decoder import BroadcastDecoder, BroadcastDecoderConfig
-from vonet.model.decoder import TokenDecoder, TokenDecoderConfig
-from vonet.model.regions import Regions, RegionsConfig
+from vonet.model.decoder import DecoderConfig, TokenDecoderConfig
 from vonet.model.sequential_vae import SequentialVAE, SequentialVAEConfig
 from vonet.model.slots import (
     Context,
     ContextConfig,
     InitialSlots,
     InitialSlotsConfig,
-    SlotEncoder,
     SlotEncoderConfig,
     Trajectory,
     TrajectoryConfig,
@@ -66,16 +62,13 @@ class VONetConfig:
     slot_dim: int = 128
     """D: the width of r, y, z, the context and the noise."""
     backbone: BackboneConfig = field(default_factory=BackboneConfig)
-    attention: UNetAttentionConfig | DotAttentionConfig = field(default_factory=UNetAttentionConfig)
-    regions: RegionsConfig | None = None
-    """Whether slots remember where their thing is and how it looks. Then masks are learned from the regions' free
-    energy, and the decoder teaches only what the slots hold; else the decoder teaches both (the paper)."""
+    attention: AttentionConfig = field(default_factory=UNetAttentionConfig)
     initial_slots: InitialSlotsConfig = field(default_factory=InitialSlotsConfig)
     context: ContextConfig = field(default_factory=ContextConfig)
     slot_encoder: SlotEncoderConfig = field(default_factory=SlotEncoderConfig)
     trajectory: TrajectoryConfig = field(default_factory=TrajectoryConfig)
     sequential_vae: SequentialVAEConfig = field(default_factory=SequentialVAEConfig)
-    decoder: TokenDecoderConfig | BroadcastDecoderConfig = field(default_factory=TokenDecoderConfig)
+    decoder: DecoderConfig = field(default_factory=TokenDecoderConfig)
     enlargement: Enlargement = "nearest"
     """How masks reach the frame's size."""
 
@@ -90,12 +83,10 @@ class VONetConfig:
     @property
     def losses(self) -> tuple[str, ...]:
         """The names of the losses of this model."""
-        decoder = TokenDecoder if isinstance(self.decoder, TokenDecoderConfig) else BroadcastDecoder
-        names = {
-            "kl": self.sequential_vae.prior is not None,
-            "regions": self.regions is not None,
-        }
-        return (*decoder.losses, *(name for name, present in names.items() if present))
+        return self.decoder.losses if self.sequential_vae.prior is None else (*self.decoder.losses, "kl")
+
+    def build(self) -> VONet:
+        return VONet(self)
 
 
 class VONet(nn.Module):
@@ -105,57 +96,32 @@ class VONet(nn.Module):
         self.slots, self.slot_dim = config.slots, D
         self.size, self.enlargement = config.size, config.enlargement
         self.backbone = Backbone(config.backbone, config.size)
-        attention = UNetAttention if isinstance(config.attention, UNetAttentionConfig) else DotAttention
-        self.attention = attention(config.attention, C, D, self.backbone.feature_size)  # type: ignore[arg-type]
-        self.regions = Regions(config.regions, config.size) if config.regions is not None else None
-        self.cells = self.regions.size if self.regions is not None else self.backbone.feature_size
+        self.cells = self.backbone.feature_size
+        self.attention = config.attention.build(C, D, self.cells)
         self.initial_slots = InitialSlots(config.initial_slots, D)
         self.context = Context(config.context, D)
-        self.slot_encoder = SlotEncoder(config.slot_encoder, C, D)
+        self.slot_encoder = config.slot_encoder.build(C, D)
         self.trajectory = Trajectory(config.trajectory, D)
         self.sequential_vae = SequentialVAE(config.sequential_vae, D)
-        decoder = TokenDecoder if isinstance(config.decoder, TokenDecoderConfig) else BroadcastDecoder
-        self.decoder = decoder(config.decoder, D, config.size)  # type: ignore[arg-type]
-        if self.regions is not None:
-            self._begin_as_expected()
+        self.decoder = config.decoder.build(D, config.size)
         self.to(memory_format=torch.channels_last)  # type: ignore[call-overload]  # else each convolution copies its weight
-
-    def _begin_as_expected(self) -> None:
-        """Before anything is learned, the masks are those that the regions make one expect."""
-        if isinstance(self.attention, UNetAttention):
-            silent = [self.attention.estimate.key, self.attention.unet.logits]
-        else:
-            silent = [self.attention.key]
-        for parameter in (p for part in silent for p in part.parameters()):
-            nn.init.zeros_(parameter)
 
     # ---- one frame -------------------------------------------------------------------------------------------------
 
     def encode_frame(
-        self,
-        frame: Float[Tensor, "B 3 H W"],
-        slots: Float[Tensor, "B K D"],
-        expected: Float[Tensor, "B K h w"] | None = None,
+        self, frame: Float[Tensor, "B 3 H W"], slots: Float[Tensor, "B K D"]
     ) -> tuple[Float[Tensor, "B K h w"], Float[Tensor, "B K D"]]:
-        """x_t and r_{t−1} to log m_t and r_t: the whole encoder, on plain tensors (what compiles and exports).
-        `expected`: what the slots' regions say of the masks, where slots have regions."""
+        """x_t and r_{t−1} to log m_t and r_t: the whole encoder, on plain tensors (what compiles and exports)."""
         features = self.backbone(frame)
         context = self.context(slots)
-        log_masks = self.attention(features, context, expected)
+        log_masks = self.attention(features, context)
         frame_slots = self.slot_encoder(features, log_masks)
         return log_masks, self.trajectory(frame_slots, slots)
 
     def _step(self, frame: Float[Tensor, "B 3 H W"], state: SlotState) -> tuple[StepOutput, SlotState]:
-        if self.regions is None:
-            log_masks, slots = self.encode_frame(frame, state.slots)
-            after = replace(state, slots=slots)
-        else:
-            assert isinstance(state, RegionState)
-            looks = self.regions.looks(frame)
-            regions = self.regions.expect(looks, state.regions)
-            log_masks, slots = self.encode_frame(frame, state.slots, self.regions.masks(looks, regions))
-            after = replace(state, slots=slots, regions=self.regions.fit(looks, log_masks.flatten(2).exp(), regions))
-        return StepOutput(log_masks, self.size, self.enlargement, slots, previous_slots=state.slots), after
+        log_masks, slots = self.encode_frame(frame, state.slots)
+        output = StepOutput(log_masks, self.size, self.enlargement, slots, previous_slots=state.slots)
+        return output, replace(state, slots=slots)
 
     def step(self, frame: Tensor, state: SlotState) -> tuple[StepOutput, SlotState]:
         """One frame `B 3 H W` in, masks and the next state out: all that streaming needs."""
@@ -171,18 +137,12 @@ class VONet(nn.Module):
         check_slots(count)
         check_batch(batch)
         noise = draw_noise(batch, count, self.slot_dim, self.slot_encoder.value.weight, generator)
-        slots_and_noise = {"slots": self.initial_slots(noise), "noise": noise}
-        if self.regions is None:
-            return SlotState(**slots_and_noise)
-        return RegionState(**slots_and_noise, regions=noise.new_zeros(batch, count, self.regions.width))
+        return SlotState(slots=self.initial_slots(noise), noise=noise)
 
     def restart(self, state: SlotState, is_first: Bool[Tensor, " B"]) -> SlotState:
         """Fresh slots, grown from the state's noise, for the elements where a video begins."""
         begins = is_first[:, None, None]
-        state = replace(state, slots=torch.where(begins, self.initial_slots(state.noise), state.slots))
-        if isinstance(state, RegionState):
-            state = replace(state, regions=state.regions.masked_fill(begins, 0.0))
-        return state
+        return replace(state, slots=torch.where(begins, self.initial_slots(state.noise), state.slots))
 
     # ---- a video ---------------------------------------------------------------------------------------------------
 
@@ -201,17 +161,10 @@ class VONet(nn.Module):
         batch_time = clip.frames.shape[:2]
         posterior = self.sequential_vae.posterior(output.slots.flatten(0, 1))
         latents = posterior.sample() if self.training else posterior.mean
-        losses = self.decode(clip.frames.flatten(0, 1), latents, output.log_masks.flatten(0, 1), update)
+        losses = self.decoder(clip.frames.flatten(0, 1), latents, output.log_masks.flatten(0, 1), update)
         if (prior := self.sequential_vae.prior) is not None:
             losses["kl"] = prior.divergence(posterior, prior(output.previous_slots.flatten(0, 1))).sum(-1)
         return replace(output, losses={name: loss.unflatten(0, batch_time) for name, loss in losses.items()})
-
-    def decode(self, frames: Tensor, latents: Tensor, log_masks: Tensor, update: int) -> dict[str, Tensor]:
-        """How badly the latents and the masks explain each frame, by name."""
-        if self.regions is None:
-            return self.decoder(frames, latents, log_masks, update)
-        losses = self.decoder(frames, latents, log_masks.detach(), update)
-        return {**losses, "regions": self.regions.free_energy(frames, log_masks)}
 
     # ---- looking inside --------------------------------------------------------------------------------------------
 
@@ -262,14 +215,6 @@ class VONet(nn.Module):
     def _check_fit(self, frames: Tensor, state: SlotState) -> None:
         check_fit(frames, self.size, self.slot_encoder.value.weight)
         check_slot_state(state, len(frames), self.slot_dim)
-        if self.regions is not None:
-            wanted = (*state.slots.shape[:2], self.regions.width)
-            found = tuple(state.regions.shape) if isinstance(state, RegionState) else "none"
-            if found != wanted:
-                raise BadInput(
-                    f"the state has regions of shape {found}; expected {wanted}: start with "
-                    f"model.initial_state({len(frames)})"
-                )
 
 
 if TYPE_CHECKING:

@@ -11,6 +11,7 @@ import tempfile
 import zipfile
 from abc import ABC, abstractmethod
 from array import array
+from collections import defaultdict
 from collections.abc import Iterable, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
@@ -112,20 +113,26 @@ def _even(side: float) -> int:
     return max(2, 2 * round(side / 2))
 
 
+LARGEST_ID = 255
+"""Of a picture with a palette."""
+
+
 class Davis(Writer):
     """A picture of ids for each frame, with the palette of DAVIS."""
 
     file = "masks"
 
     def __init__(self, folder: Path, source: Source):
-        if source.slots > 255:
-            raise BadInput(f"pictures of masks hold at most 255 ids; {source.slots} slots were asked for")
+        if source.slots > LARGEST_ID:
+            raise BadInput(f"pictures of masks hold at most {LARGEST_ID} ids; {source.slots} slots were asked for")
         self._folder = folder / self.file
         self._folder.mkdir()
         self._palette = davis_palette()
 
     def add(self, frame: SegmentedFrame, name: str) -> None:
-        picture = Image.fromarray(frame.ids)
+        if (largest := int(frame.ids.max())) > LARGEST_ID:  # a model with labels of its own may give ever new ones
+            raise BadInput(f"pictures of masks hold at most {LARGEST_ID} ids; id {largest} was found: leave out masks")
+        picture = Image.fromarray(frame.ids.astype(np.uint8))
         picture.putpalette(self._palette)
         picture.save(self._folder / f"{name}.png")
 
@@ -188,27 +195,32 @@ class YouTubeVis(Writer):
 
     file = "ytvis.json"
     parts = ("segmentations", "bboxes", "areas")
+    unseen = "[null, null, null]"
 
     def __init__(self, folder: Path, source: Source):
         self._name, self._path = source.name, folder / self.file
         self._open = ExitStack()
         self._names = self._open.enter_context(_spool(folder))
-        self._slots = [self._open.enter_context(_spool(folder)) for _ in range(source.slots)]
+        self._folder = folder
+        self._objects: dict[int, IO[str]] = {}
         self._length, self._size = 0, (0, 0)
-        self._confidences = np.zeros(source.slots)
-        self._seen = np.zeros(source.slots, int)
+        self._confidences: dict[int, float] = defaultdict(float)
+        self._seen: dict[int, int] = defaultdict(int)
 
     def add(self, frame: SegmentedFrame, name: str) -> None:
         masks = rle.encoded(frame.ids)
-        self._length, self._size = self._length + 1, frame.ids.shape
         self._names.write(json.dumps(name) + "\n")
-        lines = ["[null, null, null]"] * len(self._slots)
+        lines = {}
         for track in frame.tracks:
-            lines[track.id - 1] = json.dumps([masks[track.id], track.box, track.area])
-            self._confidences[track.id - 1] += track.confidence
-            self._seen[track.id - 1] += 1
-        for spool, line in zip(self._slots, lines, strict=True):
-            spool.write(line + "\n")
+            lines[track.id] = json.dumps([masks[track.id], track.box, track.area])
+            self._confidences[track.id] += track.confidence
+            self._seen[track.id] += 1
+            if track.id not in self._objects:
+                self._objects[track.id] = self._open.enter_context(_spool(self._folder))
+                self._objects[track.id].write(f"{self.unseen}\n" * self._length)
+        for one, spool in self._objects.items():
+            spool.write(lines.get(one, self.unseen) + "\n")
+        self._length, self._size = self._length + 1, frame.ids.shape
 
     def finish(self, tracks: Tracks) -> None:
         h, w = self._size
@@ -218,13 +230,13 @@ class YouTubeVis(Writer):
             out.write(f'"videos": [{json.dumps({"id": 1, "name": self._name, **shape})[:-1]}, "file_names": ')
             _write_list(out, _lines(self._names))
             out.write('}],\n"annotations": [')
-            for place, slot in enumerate(np.flatnonzero(self._seen).tolist()):
-                score = round(self._confidences[slot] / self._seen[slot], 4)
-                about = {"id": slot + 1, "video_id": 1, "category_id": 1, "iscrowd": 0, "score": score, **shape}
+            for place, one in enumerate(sorted(self._objects)):
+                score = round(self._confidences[one] / self._seen[one], 4)
+                about = {"id": one, "video_id": 1, "category_id": 1, "iscrowd": 0, "score": score, **shape}
                 out.write(f"{',' if place else ''}\n{json.dumps(about)[:-1]}")
                 for part, name in enumerate(self.parts):
                     out.write(f', "{name}": ')
-                    _write_list(out, (json.dumps(json.loads(line)[part]) for line in _lines(self._slots[slot])))
+                    _write_list(out, (json.dumps(json.loads(line)[part]) for line in _lines(self._objects[one])))
                 out.write("}")
             out.write("\n]}\n")
         self.abandon()

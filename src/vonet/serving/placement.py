@@ -8,11 +8,11 @@ from typing import Literal
 
 import numpy as np
 import torch
-from jaxtyping import Float, UInt8
+from jaxtyping import Float, Int, Integer, UInt8
 from torch import Tensor
 
 from vonet.data.resize import resized
-from vonet.interface import Enlargement
+from vonet.interface import Enlargement, frames_tensor, label_ids, slot_ids
 
 Fit = Literal["stretch", "letterbox"]
 """What to do with a frame of another shape: distort it, or leave bars free on two sides."""
@@ -41,7 +41,15 @@ def placed(pixels: UInt8[np.ndarray, "h w 3"], picture: tuple[int, int], box: Bo
     top, left, bottom, right = box
     canvas = np.full((*picture, 3), GREY, np.uint8)
     canvas[top:bottom, left:right] = resized(pixels[None], (bottom - top, right - left), "stretch")[0]
-    return torch.from_numpy(canvas).permute(2, 0, 1).float() / 255
+    return frames_tensor(canvas)
+
+
+def labels_of_frame(
+    labels: Int[Tensor, "H W"], box: Box, frame: tuple[int, int]
+) -> Integer[np.ndarray, "height width"]:
+    """A model's own labels of its picture, for the pixels of the frame that lies in it."""
+    top, left, bottom, right = box
+    return label_ids(labels[top:bottom, left:right], frame).cpu().numpy()
 
 
 @dataclass(frozen=True)
@@ -79,14 +87,12 @@ class Enlarger:
             masks[:, strip] = found.exp().numpy()
         return masks
 
-    def ids(self, log_masks: Float[Tensor, "K h w"], sure_above: float) -> np.ndarray:
-        """The best slot of each pixel plus one; 0 where it is not surer than `sure_above`. Bytes where they suffice."""
+    def ids(self, log_masks: Float[Tensor, "K h w"], min_probability: float) -> np.ndarray:
+        """The ids of the frame's pixels (`slot_ids`), as bytes where they suffice."""
         kind = np.uint8 if len(log_masks) < 256 else np.uint16
         ids = np.empty((len(self.rows), len(self.columns)), kind)
-        threshold = float(np.log(sure_above))
         for strip, found in self.strips(log_masks):
-            best, slot = found.max(dim=0)
-            ids[strip] = torch.where(best > threshold, slot + 1, 0).numpy()
+            ids[strip] = slot_ids(found, min_probability).numpy()
         return ids
 
 

@@ -15,14 +15,14 @@ from typing import Any
 from tqdm import tqdm
 
 import vonet.data
-from vonet import weights as stored
 from vonet.data.video import Shown, Video
+from vonet.data.work import stop_signals
 from vonet.errors import BadInput
+from vonet.experiments import weights as stored
 from vonet.serving.outputs import DEFAULT, Source, Writer, chosen
-from vonet.serving.segmenter import SURE_ABOVE, SegmentedFrame, Segmenter, load_model
+from vonet.serving.segmenter import MIN_PROBABILITY, SegmentedFrame, Segmenter, load_model
 from vonet.serving.span import Moment, Span
 from vonet.serving.tracks import Row, spoken
-from vonet.stopping import stop_signals
 from vonet.writing import DiscRefusal, disc_refusals, folder_written_aside
 
 SUMMARY = "segment.json"
@@ -39,7 +39,7 @@ class SegmentOptions:
     end: Moment | None = None
     fps: float = 12.0
     fit: str = "stretch"
-    sure_above: float = SURE_ABOVE
+    min_probability: float = MIN_PROBABILITY
     seed: int = 0
 
     def span(self) -> Span:
@@ -51,7 +51,9 @@ class SegmentOptions:
         self.segmenter(model, "")
 
     def segmenter(self, model: Any, video: str) -> Segmenter:
-        return Segmenter(model, slots=self.slots, fit=self.fit, seed=self.seed, sure_above=self.sure_above, video=video)
+        return Segmenter(
+            model, slots=self.slots, fit=self.fit, seed=self.seed, min_probability=self.min_probability, video=video
+        )
 
 
 def segment(

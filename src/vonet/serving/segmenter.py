@@ -15,24 +15,26 @@ import torch
 from jaxtyping import Float, Integer, UInt8
 from torch import Tensor
 
-from vonet import weights as stored
 from vonet.errors import BadInput, check_choice
-from vonet.serving.placement import Enlarger, Fit, content_box, placed
+from vonet.experiments import weights as stored
+from vonet.interface import StreamingModel, device_of
+from vonet.serving.placement import Enlarger, Fit, content_box, labels_of_frame, placed
 from vonet.serving.tracks import Track, Tracks
 
-SURE_ABOVE = 0.3
+MIN_PROBABILITY = 0.3
 """The paper's rule (appendix, "Segmentation mask"), as in `vonet evaluate`."""
 
 
 @dataclass(frozen=True)
 class SegmentedFrame:
-    """One frame and its objects. Slot k has the id k + 1; the same id is the same object in all frames of a video."""
+    """One frame and its objects. Slot k has the id k + 1, unless the model has labels of its own (SCALOR). The same id
+    is the same object in all frames of a video."""
 
     video: str
     number: int  # as in the video, from 0
     seconds: float | None  # after the video's first frame
     pixels: UInt8[np.ndarray, "H W 3"]
-    ids: Integer[np.ndarray, "H W"]  # 0 where no slot is sure
+    ids: Integer[np.ndarray, "H W"]  # 0 where no slot is probable enough
     tracks: Sequence[Track]  # the objects seen in this frame
     log_masks: Float[Tensor, "K h w"] = field(repr=False)  # of the picture that the model saw
     _enlarger: Enlarger = field(repr=False)
@@ -45,11 +47,11 @@ class SegmentedFrame:
 
 
 def load_model(weights: Any = None) -> Any:
-    """A model from a run's folder, a file or a name; by default the one that comes with the package. A model stays what
-    it is."""
+    """A model from a run's folder, a file or a name; by default `mixture`, which has no parameters. A model is returned
+    as it is."""
     if weights is not None and not isinstance(weights, str | Path):
         return weights
-    model, _ = stored.load(stored.default() if weights is None else weights)
+    model, _ = stored.load(stored.DEFAULT if weights is None else weights)
     return model.to("cuda" if torch.cuda.is_available() else "cpu")
 
 
@@ -60,7 +62,7 @@ class Segmenter:
     slots: how many objects it can tell apart (None: as many as it was trained with).
     fit: how a frame of another shape than the model's pictures is brought into them.
     seed: of the noise from which slots grow. The same frames and seed give the same masks.
-    sure_above: a pixel has an id only where a slot has more than this probability.
+    min_probability: a pixel has an id only where a slot has more than this probability.
     video: a name, which the frames carry on.
     """
 
@@ -71,18 +73,24 @@ class Segmenter:
         slots: int | None = None,
         fit: str = "stretch",
         seed: int = 0,
-        sure_above: float = SURE_ABOVE,
+        min_probability: float = MIN_PROBABILITY,
         video: str = "",
     ):
         check_choice("fit", fit, Fit)
-        if not 0 < sure_above < 1:
-            raise BadInput(f"sure_above is {sure_above}; possible is a probability between 0 and 1")
+        if not 0 < min_probability < 1:
+            raise BadInput(f"min_probability is {min_probability}; possible is a probability between 0 and 1")
         self.model = load_model(weights)
+        if not isinstance(self.model, StreamingModel):
+            raise BadInput(
+                f"{type(self.model).__name__} needs whole clips and cannot follow a video frame by frame: segment with "
+                "another method, or score it with vonet evaluate"
+            )
         self.tracks = Tracks()
         self._fit = cast(Fit, fit)
-        self._sure_above, self._video, self._next = sure_above, video, 0
+        self._min_probability, self._video, self._next = min_probability, video, 0
         self._state = self.model.initial_state(1, slots, generator=torch.Generator().manual_seed(seed))
         self._enlargers: dict[tuple[int, ...], Enlarger] = {}
+        self._label_ids: dict[int, int] = {}
 
     @torch.inference_mode()
     def __call__(self, pixels: Any, number: int | None = None, seconds: float | None = None) -> SegmentedFrame:
@@ -94,7 +102,7 @@ class Segmenter:
         size = pixels.shape[:2]
         picture = self.model.size
         box = content_box(size, picture, self._fit)
-        frame = placed(pixels, picture, box)[None].to(next(self.model.parameters()).device)
+        frame = placed(pixels, picture, box)[None].to(device_of(self.model))
         output, self._state = self.model.step(frame, self._state)
         log_masks = output.log_masks[0].cpu()
         if torch.isnan(log_masks).any():
@@ -104,9 +112,21 @@ class Segmenter:
             cells = log_masks.shape[-2], log_masks.shape[-1]
             self._enlargers = {key: Enlarger.between(cells, picture, box, size, output.enlargement)}
         enlarger = self._enlargers[key]
-        ids = enlarger.ids(log_masks, self._sure_above)
-        tracks = self.tracks.add(number, seconds, ids, _confidences(log_masks))
+        if output.labels is None:
+            ids, confidences = enlarger.ids(log_masks, self._min_probability), _confidences(log_masks)
+        else:  # the model has a rule of its own for who holds a pixel, which gives ids and no probabilities
+            ids = self._numbered(labels_of_frame(output.labels[0], box, size))
+            confidences = np.ones(len(self._label_ids), np.float32)
+        tracks = self.tracks.add(number, seconds, ids, confidences)
         return SegmentedFrame(self._video, number, seconds, pixels, ids, tracks, log_masks, enlarger)
+
+    def _numbered(self, labels: Integer[np.ndarray, "H W"]) -> Integer[np.ndarray, "H W"]:
+        """A model's own labels as ids from 1 on, in the order in which they appear: labels may leave out numbers."""
+        found, places = np.unique(labels, return_inverse=True)
+        for label in found.tolist():
+            self._label_ids.setdefault(label, len(self._label_ids) + 1)
+        ids = np.array([self._label_ids[label] for label in found.tolist()], np.uint16)
+        return ids[places.reshape(labels.shape)]
 
 
 def _confidences(log_masks: Float[Tensor, "K h w"]) -> Float[np.ndarray, " K"]:

@@ -18,7 +18,7 @@ from torch import Tensor
 
 from vonet.data.video import Video
 from vonet.errors import BadInput
-from vonet.interface import Clip, State
+from vonet.interface import Clip, State, frames_tensor
 
 Memory = tuple[dict[str, Tensor], dict[str, Any]]
 """What a source remembers: tensors, and facts that are JSON."""
@@ -73,8 +73,7 @@ class Footage:
         return frames
 
     def to_model(self, frames: UInt8[np.ndarray, "frames H W 3"]) -> Float[Tensor, "frames 3 H W"]:
-        pixels = torch.from_numpy(frames).to(self._device, non_blocking=True)
-        return pixels.permute(0, 3, 1, 2).float().div_(255)
+        return frames_tensor(frames, self._device)
 
 
 def random_state(rng: np.random.Generator) -> str:

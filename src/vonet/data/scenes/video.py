@@ -6,9 +6,11 @@ from collections.abc import Iterator
 from dataclasses import asdict, dataclass
 from typing import Any
 
+import mujoco
 import numpy as np
-from jaxtyping import Bool, UInt8
+from jaxtyping import Bool
 
+from vonet.data.generate import SPLITS, GeneratedVideo
 from vonet.data.scenes.levels import LEVELS
 from vonet.data.scenes.physics import Motion, World
 from vonet.data.scenes.render import axes_of, cast, directions, image_positions, render
@@ -17,7 +19,6 @@ from vonet.data.scenes.textures import Texture
 from vonet.errors import BadInput
 
 VERSION = 1
-SPLITS = ("train", "validation", "test")
 ATTEMPTS = 100
 PATIENCE = 5
 FEWEST_OBJECTS, MOST_OBJECTS = 3, 50
@@ -48,13 +49,16 @@ class WorldConfig:
                 f"possible are ranges from 1 to {MOST_OBJECTS}, the smaller number first"
             )
 
+    @property
+    def name(self) -> str:
+        return self.level
 
-@dataclass(frozen=True)
-class GeneratedVideo:
-    frames: UInt8[np.ndarray, "T H W 3"]
-    ids: UInt8[np.ndarray, "T H W"]
-    about: dict[str, Any]
-    arrays: dict[str, np.ndarray]
+    @property
+    def made_by(self) -> dict[str, Any]:
+        return {"command": "generate", "generator": VERSION, "mujoco": mujoco.__version__, **asdict(self)}
+
+    def video(self, split: str, index: int) -> GeneratedVideo:
+        return generate_video(self, split, index)
 
 
 def generate_video(config: WorldConfig, split: str, index: int) -> GeneratedVideo:

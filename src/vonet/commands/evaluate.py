@@ -1,0 +1,55 @@
+"""`vonet evaluate`: scores of a model on videos with true ids."""
+
+from __future__ import annotations
+
+import json
+import sys
+from argparse import ArgumentParser, Namespace
+from pathlib import Path
+
+ABOUT = "score a model on videos with true ids, beside methods without learning"
+DESCRIPTION = (
+    "Streams whole videos through the model. With torchrun each process takes a share of the videos: "
+    "torchrun --nproc-per-node 2 -m vonet evaluate WEIGHTS DATA."
+)
+
+
+def add_options(parser: ArgumentParser) -> None:
+    parser.add_argument("weights", metavar="WEIGHTS", help="a run's folder, a file of weights, or mixture")
+    parser.add_argument("data", type=Path, metavar="DATA", help="anything that vonet inspect recognises, with true ids")
+    parser.add_argument("--split", default="validation", help="which videos (default: validation)")
+    parser.add_argument("--protocol", default="vonet", help="vonet (default), savi, steve or videosaur")
+    parser.add_argument("--videos", type=int, metavar="N", help="only the first N videos")
+    parser.add_argument("--seeds", type=int, default=1, help="number of draws of the slots' noise (default: 1)")
+    parser.add_argument("--batch", type=int, default=8, help="videos at a time; never changes a score (default: 8)")
+    parser.add_argument("--slots", type=int, help="number of slots (default: as in training)")
+    parser.add_argument("--masks", help="how masks are enlarged, nearest or bilinear (default: the model's)")
+    parser.add_argument("--out", type=Path, help="folder for scores (default: `evaluation` beside the weights)")
+    parser.add_argument("--json", action="store_true", help="print the mean scores as JSON")
+
+
+def run(arguments: Namespace) -> None:
+    from vonet.evaluation.evaluate import evaluate
+
+    report = evaluate(
+        arguments.weights,
+        arguments.data,
+        split=arguments.split,
+        protocol=arguments.protocol,
+        videos=arguments.videos,
+        seeds=arguments.seeds,
+        batch=arguments.batch,
+        slots=arguments.slots,
+        masks=arguments.masks,
+    )
+    if report is None:  # another process of torchrun reports
+        return
+    written = report.write_beside(arguments.weights, arguments.out)
+    for problem in report.about["problems"]:
+        print(f"vonet: problem: {problem}", file=sys.stderr)
+    if arguments.json:
+        print(json.dumps(report.as_json(), indent=2))
+        return
+    print(report.table())
+    print(f"Verdict: {report.verdict()}.")
+    print(f"Scores of each video: {' and '.join(map(str, written))}")

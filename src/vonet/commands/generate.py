@@ -1,0 +1,82 @@
+"""`vonet generate`: worlds of videos with true ids."""
+
+from __future__ import annotations
+
+from argparse import ArgumentParser, Namespace
+from pathlib import Path
+
+from vonet.commands.workers import add_workers, workers
+from vonet.errors import BadInput
+
+ABOUT = "generate a world of videos with true ids"
+DESCRIPTION = (
+    "Physics, pictures and exact ids, in the spirit of MOVi-A to E; or coloured sprites that drift over a plain "
+    "background (sprites). An interrupted command continues when it is run again. A larger number of videos extends a "
+    "finished world."
+)
+WORLDS = (*"ABCDE", "sprites")
+
+
+def add_options(parser: ArgumentParser) -> None:
+    parser.add_argument("world", nargs="?", metavar="WORLD", help="A, B, C, D, E or sprites")
+    parser.add_argument("--out", type=Path, help="folder to write (default: worlds/WORLD-SIZE)")
+    parser.add_argument("--train", type=int, default=1000, help="number of training videos (default: 1000)")
+    parser.add_argument("--validation", type=int, default=100, help="number of validation videos (default: 100)")
+    parser.add_argument("--test", type=int, default=0, help="number of test videos (default: 0)")
+    parser.add_argument("--size", type=int, help="side of the frames in pixels, even (default: 64; sprites: 32)")
+    parser.add_argument("--frames", type=int, help="frames per video (default: 24; sprites: 12)")
+    parser.add_argument(
+        "--objects",
+        type=int,
+        nargs=2,
+        metavar=("FEWEST", "MOST"),
+        help="objects per video (default: the level's; sprites: 2 3)",
+    )
+    parser.add_argument("--seed", type=int, default=0)
+    add_workers(parser, "; never changes a video")
+    parser.add_argument(
+        "--preview",
+        nargs="?",
+        type=Path,
+        const=Path("preview.png"),
+        metavar="PNG",
+        help="only draw a few videos of the world (without WORLD: of A to E) as a contact sheet (default: preview.png)",
+    )
+
+
+def run(arguments: Namespace) -> None:
+    from vonet.data.generate import generate, preview
+    from vonet.figures.videos import write_video_sheet
+
+    if arguments.world is None and arguments.preview is not None and _world(str(arguments.preview)) is not None:
+        arguments.world, arguments.preview = str(arguments.preview), Path("preview.png")  # generate --preview A
+    if arguments.preview is not None:
+        worlds = [arguments.world] if arguments.world else list("ABCDE")
+        videos = [v for world in worlds for v in preview(_config(world, arguments), 8 // len(worlds) + 1)]
+        write_video_sheet(arguments.preview, videos, rows=len(videos))
+        print(f"Look at {arguments.preview}: a video in each row, frames on the left, true ids on the right.")
+        return
+    if arguments.world is None:
+        raise BadInput(f"no world was given; possible are {', '.join(WORLDS)}: try vonet generate A")
+    config = _config(arguments.world, arguments)
+    out = arguments.out or Path("worlds") / f"{_world(arguments.world)}-{config.size}"
+    counts = {split: getattr(arguments, split) for split in ("train", "validation", "test")}
+    generate(config, counts, out, workers(arguments))
+    print(f"{out} is ready. Next: vonet inspect {out}")
+
+
+def _world(text: str) -> str | None:
+    return next((world for world in WORLDS if world.lower() == text.lower()), None)
+
+
+def _config(text: str, arguments: Namespace):  # type: ignore[no-untyped-def]  # either kind of world
+    from vonet.data.scenes.video import WorldConfig
+    from vonet.data.sprites import SpritesConfig
+
+    world = _world(text)
+    if world is None:
+        raise BadInput(f"there is no world {text!r}; possible are {', '.join(WORLDS)}")
+    objects = tuple(arguments.objects) if arguments.objects else None
+    given = {"size": arguments.size, "frames": arguments.frames, "objects": objects, "seed": arguments.seed}
+    chosen = {name: value for name, value in given.items() if value is not None}
+    return SpritesConfig(**chosen) if world == "sprites" else WorldConfig(world, **chosen)

@@ -1,0 +1,40 @@
+"""`vonet prepare`: videos of any layout as the store that training reads."""
+
+from __future__ import annotations
+
+import sys
+from argparse import ArgumentParser, Namespace
+from pathlib import Path
+
+from vonet.commands.workers import add_workers, workers
+from vonet.errors import BadInput
+
+ABOUT = "convert videos of any layout to the store that training reads"
+DESCRIPTION = (
+    "Reads whatever `vonet inspect` recognises. An interrupted command continues when it is run again. Videos that "
+    "cannot be read are named and left out."
+)
+
+
+def add_options(parser: ArgumentParser) -> None:
+    parser.add_argument("path", type=Path, metavar="PATH")
+    parser.add_argument("out", type=Path, metavar="OUT")
+    parser.add_argument(
+        "--size", type=int, nargs="+", metavar="PIXELS", help="side, or height and width (default: each video's own)"
+    )
+    parser.add_argument("--fit", default="crop", help="crop (default) or stretch videos of another shape")
+    parser.add_argument("--every", type=int, default=1, metavar="N", help="keep only every N-th frame (default: 1)")
+    add_workers(parser)
+
+
+def run(arguments: Namespace) -> None:
+    from vonet.data.prepare import PrepareConfig, prepare
+
+    size = arguments.size
+    if size is not None and len(size) > 2:
+        raise BadInput(f"--size was given {len(size)} numbers; possible are one (the side) or two (height and width)")
+    config = PrepareConfig(None if size is None else (size[0], size[-1]), arguments.fit, arguments.every)
+    problems = prepare(arguments.path, arguments.out, config, workers(arguments))
+    for problem in problems:
+        print(f"vonet: problem: {problem}", file=sys.stderr)
+    print(f"{arguments.out} is ready. Next: vonet inspect {arguments.out}")

@@ -1,0 +1,91 @@
+"""`vonet segment`: find and follow the objects of any video."""
+
+from __future__ import annotations
+
+import json
+import sys
+from argparse import ArgumentParser, Namespace
+from pathlib import Path
+
+from vonet.commands.exit_codes import MISTAKE, STOPPED, leave
+
+ABOUT = "find and follow the objects of any video"
+DESCRIPTION = (
+    "Each video gets a folder of its own in OUT, which appears when it is complete. Ctrl-C ends early and keeps what "
+    "was found so far. Frames are read one by one, so a video may be of any length and size."
+)
+
+
+def add_options(parser: ArgumentParser) -> None:
+    parser.add_argument(
+        "inputs", nargs="+", type=Path, metavar="INPUT", help="video files, folders of frames, or sets of videos"
+    )
+    parser.add_argument("--out", type=Path, default=Path("segmented"), help="where results go (default: segmented)")
+    parser.add_argument("--overwrite", action="store_true", help="replace existing results")
+    parser.add_argument("--weights", help="a run's folder, a file of weights, or mixture (default: mixture)")
+    parser.add_argument(
+        "--write",
+        type=lambda names: names.split(","),
+        default=["overlay", "tracks"],
+        metavar="OUTPUTS",
+        help="which outputs, of overlay,tracks (the default),masks,coco,ytvis,mot,npz, or all",
+    )
+    parser.add_argument("--slots", type=int, help="largest number of objects (default: as in training)")
+    parser.add_argument("--every", type=int, default=1, metavar="N", help="use only every N-th frame (default: 1)")
+    parser.add_argument("--start", default="0", help="first frame (250), second (4.5s) or clock (1:30); default: 0")
+    parser.add_argument("--end", help="the first frame that is not used, in the same forms (default: to the end)")
+    parser.add_argument(
+        "--fps", type=float, default=12.0, help="frames per second of inputs that do not say it (default: 12)"
+    )
+    parser.add_argument(
+        "--fit",
+        default="stretch",
+        help="stretch (default) or letterbox frames of another shape than the model's",
+    )
+    parser.add_argument(
+        "--min-probability",
+        type=float,
+        default=0.3,
+        metavar="P",
+        help="pixels whose best slot has less probability get no id (default: 0.3)",
+    )
+    parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--split", help="of a set, only these videos")
+    parser.add_argument("--json", action="store_true", help="print the results as JSON")
+
+
+def run(arguments: Namespace) -> None:
+    from vonet.experiments import weights
+    from vonet.performance import keep_freed_memory
+    from vonet.serving.segment import Segmented, SegmentOptions, segment_to_files
+
+    def say(done: Segmented) -> None:
+        if done.frames and not arguments.json:
+            print(done, flush=True)
+        if done.problem is not None:
+            print(f"vonet: {done.problem}", file=sys.stderr)
+
+    if arguments.weights is None:
+        print(f"vonet: no --weights given, using {weights.DEFAULT} (no learning)", file=sys.stderr)
+    names = ("slots", "every", "start", "end", "fps", "fit", "min_probability", "seed")
+    options = SegmentOptions(**{name: getattr(arguments, name) for name in names})
+    keep_freed_memory()
+    results = segment_to_files(
+        arguments.inputs,
+        arguments.out,
+        arguments.weights,
+        split=arguments.split,
+        write=arguments.write,
+        overwrite=arguments.overwrite,
+        options=options,
+        say=say,
+    )
+    made = [done for done in results if done.frames]
+    if arguments.json:
+        print(json.dumps([done.as_json() for done in results], indent=1))
+    elif len(made) == 1:
+        print(made[0].table())
+    if any(done.stopped for done in results):
+        leave(STOPPED, "stopped; results are complete up to the frame where it was stopped")
+    if any(done.problem for done in results):
+        sys.exit(MISTAKE)

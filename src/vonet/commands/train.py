@@ -1,0 +1,63 @@
+"""`vonet train`: an experiment and videos in, a run out."""
+
+from __future__ import annotations
+
+from argparse import ArgumentParser, Namespace
+from pathlib import Path
+
+ABOUT = "train an experiment on videos"
+DESCRIPTION = (
+    "Weights, log, curves, pictures and checkpoints lie in RUN. Ctrl-C and SIGTERM save first; --resume continues "
+    "exactly. Several processes: torchrun --nproc-per-node 2 -m vonet train EXPERIMENT ..."
+)
+
+
+def add_options(parser: ArgumentParser) -> None:
+    parser.add_argument(
+        "experiment", metavar="EXPERIMENT", help="a name that vonet list shows, or of your own (--with)"
+    )
+    parser.add_argument("--data", type=Path, required=True, help="videos; a store is best (vonet prepare)")
+    parser.add_argument("--out", type=Path, metavar="RUN", help="the run's folder (default: runs/EXPERIMENT)")
+    parser.add_argument("--from", dest="start", type=Path, metavar="WEIGHTS", help="start from these weights")
+    parser.add_argument("--resume", action="store_true", help="continue the run in RUN")
+    parser.add_argument("--updates", type=int, help="stop at this update (default: the experiment's number)")
+    parser.add_argument("--minutes", type=float, help="stop after this much training, resumed parts included")
+    parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument(
+        "--set",
+        nargs="+",
+        action="extend",
+        default=[],
+        metavar="OPTION=VALUE",
+        help="change options of the experiment, such as model.slots=7",
+    )
+    parser.add_argument("--accumulate", type=int, default=1, help="compute each batch in N parts (default: 1)")
+    parser.add_argument("--compile", action="store_true", help="use torch.compile where the machine can")
+    parser.add_argument("--evaluate-every", type=int, metavar="N", help="updates between scores (default: a tenth)")
+    parser.add_argument("--videos", type=int, default=16, help="validation videos to score (default: 16)")
+    parser.add_argument("--save-minutes", type=float, default=5.0, help="between checkpoints (default: 5)")
+    parser.add_argument("--tensorboard", action="store_true", help="also write for TensorBoard")
+
+
+def run(arguments: Namespace) -> None:
+    from vonet import experiments
+    from vonet.experiments.overrides import overridden
+    from vonet.training.run import TrainOptions, train, trainable
+
+    experiment = experiments.get(arguments.experiment)
+    trainable(experiment)
+    experiment = overridden(experiment, arguments.set)
+    options = TrainOptions(
+        seed=arguments.seed,
+        updates=arguments.updates,
+        minutes=arguments.minutes,
+        accumulate=arguments.accumulate,
+        compile=arguments.compile,
+        evaluate_every=arguments.evaluate_every,
+        videos=arguments.videos,
+        save_minutes=arguments.save_minutes,
+        tensorboard=arguments.tensorboard,
+        start=arguments.start,
+    )
+    out = arguments.out or Path("runs") / experiment.name
+    train(experiment, arguments.data, out, options, arguments.resume)

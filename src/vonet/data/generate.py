@@ -1,0 +1,84 @@
+"""Whole sets of generated videos, in a store."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Protocol
+
+import numpy as np
+from jaxtyping import UInt8
+
+from vonet.data.store import Store, write_video
+from vonet.data.video import ArrayVideo
+from vonet.data.work import check_workers, for_each
+from vonet.errors import BadInput
+
+SPLITS = ("train", "validation", "test")
+
+
+@dataclass(frozen=True)
+class GeneratedVideo:
+    """about: at least its `name`. arrays: whatever else is known, such as true positions."""
+
+    frames: UInt8[np.ndarray, "T H W 3"]
+    ids: UInt8[np.ndarray, "T H W"]
+    about: dict[str, Any]
+    arrays: dict[str, np.ndarray]
+
+
+class World(Protocol):
+    """The description of a generated world. The same description, split and index give the same video."""
+
+    @property
+    def name(self) -> str:
+        """As the progress bar shows it."""
+
+    @property
+    def made_by(self) -> dict[str, Any]:
+        """Everything that decides the videos, as JSON; it is stored with them."""
+
+    def video(self, split: str, index: int) -> GeneratedVideo: ...
+
+
+@dataclass(frozen=True)
+class _Job:
+    world: World
+    made_by: Mapping[str, Any]
+    split: str
+    index: int
+    path: Path
+
+
+def generate(world: World, counts: Mapping[str, int], out: Path, workers: int) -> None:
+    """A store with so many videos per split. What is there already is kept, so it goes on where it was interrupted, and
+    a larger number makes a finished store grow."""
+    check_workers(workers)
+    for split, count in counts.items():
+        if split not in SPLITS or count < 0:
+            raise BadInput(f"{count} videos of split {split!r} were asked for; splits are {', '.join(SPLITS)}")
+    if not sum(counts.values()):
+        raise BadInput("no videos were asked for: give at least one of --train, --validation and --test")
+    with Store(out, world.made_by) as store:
+        wanted = [(split, index) for split in SPLITS for index in range(counts.get(split, 0))]
+        store.refuse_to_shrink(wanted)
+        entries = {job: entry for job in wanted if (entry := store.entry(*job)) is not None}
+        jobs = [_Job(world, store.made_by, *job, store.path(*job)) for job in wanted if job not in entries]
+        for job, _ in for_each(_make, jobs, workers, len(entries), f"world {world.name}"):
+            entry = store.entry(job.split, job.index)
+            assert entry is not None, f"{job.path} was written and is not whole"
+            entries[job.split, job.index] = entry
+        store.finish([entries[job] for job in wanted])
+
+
+def preview(world: World, count: int) -> list[ArrayVideo]:
+    """A few training videos, in memory."""
+    made = [world.video("train", index) for index in range(count)]
+    return [ArrayVideo(video.about["name"], video.frames, video.ids) for video in made]
+
+
+def _make(job: _Job) -> None:
+    video = job.world.video(job.split, job.index)
+    about = {**video.about, "made_by": job.made_by}
+    write_video(job.path, [(video.frames, video.ids)], about, video.arrays)

@@ -1,0 +1,106 @@
+"""Weights and videos in, scores out: what `vonet evaluate` does."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+
+import vonet.data
+from vonet.data.video import Video
+from vonet.errors import BadInput, check_choice
+from vonet.evaluation import protocol as protocols
+from vonet.evaluation.references import evaluate_references
+from vonet.evaluation.report import Report
+from vonet.evaluation.run import Row, evaluate_model, frames_of, in_all_processes
+from vonet.experiments import weights
+from vonet.interface import Enlargement
+from vonet.performance import keep_freed_memory, milliseconds_per_frame
+from vonet.training.distributed import joined_processes
+
+TIMED = 24
+"""So many frames of the first video tell how long the model takes for one."""
+
+
+def evaluate(
+    path: Path | str,
+    data: Path | str,
+    *,
+    split: str | None = "validation",
+    protocol: str = "vonet",
+    videos: int | None = None,
+    seeds: int = 1,
+    batch: int = 8,
+    slots: int | None = None,
+    masks: Enlargement | None = None,
+    progress: bool = True,
+) -> Report | None:
+    """Scores of the weights at `path` (or of a method by its name) on the videos at `data`.
+
+    The other arguments are those of `vonet evaluate`. None in the processes of torchrun that only help.
+    """
+    rules = protocols.get(protocol)
+    if masks is not None:
+        check_choice("masks", masks, Enlargement)
+    if videos is not None and videos < 1:
+        raise BadInput(f"{videos} videos were asked for; at least 1 is needed")
+    keep_freed_memory()
+    model, experiment = weights.load(path)
+    checksum = weights.checksum(path)  # now: a training may replace the file meanwhile
+    everything = vonet.data.open(data, split=split)
+    chosen = everything[:videos]
+    with joined_processes() as processes:
+        model.to(processes.device)
+        number, cells = model.slots if slots is None else slots, model.cells
+        how = masks or model.enlargement
+        show = progress and processes.is_first
+
+        def watch(share: Sequence[Video]) -> list[Row]:
+            return evaluate_model(
+                model,
+                model.size,
+                share,
+                rules,
+                batch=batch,
+                seeds=seeds,
+                slots=slots,
+                enlargement=how,
+                offline=True,
+                progress=show,
+            )
+
+        mine = in_all_processes(watch, chosen)
+        shown = frames_of(chosen[0], model.size, TIMED).to(processes.device)
+        milliseconds = milliseconds_per_frame(model, shown, slots)
+
+        def compare(share: Sequence[Video]) -> list[Row]:
+            return evaluate_references(model, share, rules, slots=slots, enlargement=how, progress=show)
+
+        others = in_all_processes(compare, chosen)
+    if mine is None or others is None:
+        return None
+    about = {
+        "experiment": experiment.name,
+        "dataset": experiment.dataset,
+        "weights": str(path),
+        "checksum": checksum,
+        "data": str(data),
+        "found_at": str(Path(data).resolve()),
+        "layout": everything.layout,
+        "split": split,
+        "videos": len(chosen),
+        "protocol": protocol,
+        "seeds": seeds,
+        "slots": number,
+        "masks": how,
+        "cells": list(cells),
+        "parameters": sum(parameter.numel() for parameter in model.parameters()),
+        "milliseconds": milliseconds,
+        "problems": everything.problems,
+    }
+    as_the_paper = (
+        protocol == "vonet"
+        and split == "validation"
+        and experiment.dataset.replace("-", "_") in everything.layout
+        and (len(chosen), number, how) == (len(everything), model.slots, model.enlargement)
+    )
+    return Report(about, [*mine, *others], experiment.paper if as_the_paper else {})

@@ -1,0 +1,128 @@
+"""Experiments by name, and the parts that descriptions on disk may name.
+
+Nothing is imported or built until it is asked for: the tables hold names of modules. An experiment is a function that
+returns a complete, typed description; an ablation replaces a part of another.
+"""
+
+from __future__ import annotations
+
+import difflib
+import importlib
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from vonet.errors import BadInput
+from vonet.experiments.experiment import Experiment, parts
+
+LEVELS = "abcde"
+ABLATIONS = ("wo-unet", "kl-20", "kl-200", "kl-20k", "wo-kld", "wo-klbal", "wo-replay")
+"""Of the paper, in its order; `experiments/ablations.py` builds them."""
+
+
+@dataclass(frozen=True)
+class _Entry:
+    """The function `vonet.experiments.MODULE.FUNCTION` makes the experiment from the arguments."""
+
+    module: str
+    function: str
+    arguments: tuple[str, ...] = ()
+
+    def __call__(self) -> Experiment:
+        return getattr(importlib.import_module(f"vonet.experiments.{self.module}"), self.function)(*self.arguments)
+
+
+def _entries() -> Iterator[tuple[str, _Entry]]:
+    yield "vonet-sprites", _Entry("sprites", "vonet_sprites")
+    for level in LEVELS:
+        yield f"vonet-movi-{level}", _Entry("vonet", "vonet_movi", (level,))
+    for level in "cde":
+        yield f"vonet-image-movi-{level}", _Entry("vonet", "vonet_image_movi", (level,))
+    yield "mixture", _Entry("mixture", "mixture")
+    for method in ("monet", "vimon", "scalor", "savi", "steve", "simone"):
+        yield f"{method}-laptop-a", _Entry(method, f"{method}_laptop_a")
+        for level in LEVELS:
+            yield f"{method}-movi-{level}", _Entry(method, f"{method}_movi", (level,))
+    for level in LEVELS:
+        for ablation in ABLATIONS:
+            yield f"vonet-movi-{level}-{ablation}", _Entry("ablations", "ablation", (f"vonet-movi-{level}", ablation))
+
+
+_OURS: dict[str, _Entry] = dict(_entries())
+_OWN: dict[str, Experiment] = {}
+"""Experiments that users have added."""
+
+_PARTS = {
+    "model.vonet": ("VONetConfig",),
+    "model.backbone": ("BackboneConfig",),
+    "model.attention": ("DotAttentionConfig", "ContextMapConfig", "UNetAttentionConfig"),
+    "model.slots": ("InitialSlotsConfig", "SlotEncoderConfig", "TrajectoryConfig", "ContextConfig"),
+    "model.sequential_vae": ("BalancedKLConfig", "PlainKLConfig", "PriorConfig", "SequentialVAEConfig"),
+    "model.decoder": ("TokenDecoderConfig",),
+    "variants.scale_shift": ("ScaleShiftConfig",),
+    "variants.reduced_unet": ("ReducedUNetAttentionConfig",),
+    "variants.mask_pooling": ("MaskPoolingConfig",),
+    "variants.broadcast_decoder": ("BroadcastDecoderConfig",),
+    "baselines.mixture": ("MixtureConfig",),
+    "baselines.monet": ("MONetConfig",),
+    "baselines.vimon": ("ViMONConfig",),
+    "baselines.scalor": ("SCALORConfig",),
+    "baselines.savi": ("SAViConfig",),
+    "baselines.steve": ("STEVEConfig",),
+    "baselines.simone": ("SIMONeConfig",),
+    "blocks.autoregressive": ("CausalTransformerConfig",),
+    "blocks.broadcast": ("SpatialBroadcastConfig",),
+    "blocks.component": ("ComponentDecoderConfig", "ComponentEncoderConfig"),
+    "blocks.dvae": ("DVAEConfig",),
+    "blocks.frame_vectors": ("ConvStackConfig", "ResNetConfig"),
+    "blocks.slot_attention": ("SlotAttentionConfig",),
+    "blocks.transformer": ("SlotTransformerConfig",),
+    "blocks.unet": ("UNetConfig",),
+    "schedule": ("Schedule", "Product"),
+    "training.config": ("TrainingConfig",),
+    "training.optimizer": ("GroupConfig", "OptimizerConfig", "RMSpropConfig"),
+    "training.replay": ("ReplayConfig",),
+    "experiments.experiment": ("Experiment",),
+}
+"""The parts of which descriptions are made, by module. Weights are read by these names."""
+
+_HOMES = {part: module for module, names_ in _PARTS.items() for part in names_}
+
+
+def names(ablations: bool = True) -> list[str]:
+    """All experiments, ours first. Without `ablations`, those of the paper's figure are left out."""
+    ours = [name for name, entry in _OURS.items() if ablations or entry.module != "ablations"]
+    return [*ours, *_OWN]
+
+
+def get(name: str) -> Experiment:
+    if name in _OWN:
+        return _OWN[name]
+    if name not in _OURS:
+        close = difflib.get_close_matches(name, names(), n=3, cutoff=0.5)
+        hint = f"perhaps you meant {' or '.join(close)}" if close else "vonet list shows them"
+        raise BadInput(f"there is no experiment {name!r}; {hint}")
+    return _OURS[name]()
+
+
+def part(name: str) -> type | None:
+    """The part of this name, ours or of an experiment that was added; None if there is none."""
+    if name in _HOMES:
+        return getattr(importlib.import_module(f"vonet.{_HOMES[name]}"), name)
+    return {kind.__name__: kind for experiment in _OWN.values() for kind in parts(experiment)}.get(name)
+
+
+def add_experiment(experiment: Experiment) -> None:
+    """Make an experiment of one's own known by its name, to all commands and to whatever reads its weights.
+
+    Its `model` must describe how it is built (`build`). Adding an experiment again replaces it, so that a notebook's
+    cell may run twice. Experiments that come with vonet are not replaced.
+    """
+    if experiment.name in _OURS:
+        raise BadInput(f"there is an experiment {experiment.name!r} already: give yours another name")
+    for kind in parts(experiment):
+        if kind.__name__ in _HOMES and part(kind.__name__) is not kind:
+            raise BadInput(f"there is a {kind.__name__} in vonet already: give yours another name")
+    if not hasattr(experiment.model, "build"):
+        kind_name = type(experiment.model).__name__
+        raise BadInput(f"{kind_name} has no method build(), which must return the model that it describes: add one")
+    _OWN[experiment.name] = experiment

@@ -1,0 +1,117 @@
+"""Runs and evaluations in, figures for papers out: what `vonet figures` does."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import vonet.data
+from vonet.errors import BadInput
+from vonet.evaluation.report import read_evaluation
+from vonet.experiments import weights
+from vonet.figures.comparison import compared, write_bars, write_tables
+from vonet.figures.efficiency import write_attention, write_efficiency
+from vonet.figures.report import EVALUATION, LOG, run_data, validation_or_all, watched_videos
+from vonet.figures.strips import write_divergence, write_foreground, write_masks, write_reconstructions
+from vonet.performance import keep_freed_memory
+from vonet.training import log
+
+
+@dataclass
+class Sources:
+    """What was given, by its kind."""
+
+    runs: dict[str, Path] = field(default_factory=dict)
+    logs: dict[str, list[dict[str, Any]]] = field(default_factory=dict)
+    evaluations: list[dict[str, Any]] = field(default_factory=list)
+    benchmarks: list[dict[str, Any]] = field(default_factory=list)
+
+
+def draw(
+    sources: Sequence[Path],
+    out: Path,
+    *,
+    data: Path | None = None,
+    split: str | None = None,
+    videos: int = 2,
+    frames: int = 24,
+    progress: bool = True,
+) -> list[Path]:
+    """Every figure for which there is something among the sources; the files that were written."""
+    for name, number in (("videos", videos), ("frames", frames)):
+        if number < 1:
+            raise BadInput(f"--{name} is {number}; it must be 1 or more")
+    found = _sorted_out(sources)
+    written = _of_models(found, out, data, split, videos, frames, progress) if found.runs else []
+    written += write_efficiency(out / "efficiency", found.logs)
+    if found.evaluations:
+        comparison = compared(found.evaluations)
+        written += write_tables(out / "comparison", comparison) + write_bars(out / "ablation", comparison)
+    for benchmark in found.benchmarks:
+        written += write_attention(out / "attention", benchmark["slots"], benchmark["milliseconds"])
+    if not written:
+        raise BadInput(f"there is nothing to draw in {', '.join(map(str, sources))}: no weights, scores or log")
+    return written
+
+
+def _of_models(
+    found: Sources,
+    out: Path,
+    data: Path | None,
+    split: str | None,
+    videos: int,
+    frames: int,
+    progress: bool,
+) -> list[Path]:
+    keep_freed_memory()
+    everything = validation_or_all(vonet.data.open(data or run_data(next(iter(found.runs.values())))), split)
+    chosen = [everything[i] for i in range(min(videos, len(everything)))]
+    seen = {}
+    for name, run in found.runs.items():
+        model, _ = weights.load(run)
+        seen[name] = watched_videos(model, chosen, frames, progress)
+    written = write_masks(out / "masks", seen) + write_foreground(out / "foreground", seen)
+    for name, watched in seen.items():
+        written += write_reconstructions(out / f"{name}-reconstruction", watched)
+        written += write_divergence(out / f"{name}-kld", watched)
+    return written
+
+
+def _sorted_out(sources: Sequence[Path]) -> Sources:
+    found = Sources()
+    for source in sources:
+        if source.is_dir():
+            name = _fresh_name(source, found)
+            if (source / weights.WEIGHTS).is_file():
+                found.runs[name] = source
+            found.logs[name] = log.read(source / LOG)
+            found.evaluations += [read_evaluation(path) for path in sorted((source / EVALUATION).glob("*.json"))]
+        elif (benchmark := _benchmark(source)) is not None:
+            found.benchmarks.append(benchmark)
+        elif source.exists():
+            found.evaluations.append(read_evaluation(source))
+        else:
+            raise BadInput(f"there is nothing at {source}; give run folders and JSON files of vonet evaluate")
+    return found
+
+
+def _fresh_name(folder: Path, found: Sources) -> str:
+    """The folder's own name or, should another have it too, as much of its path as it takes."""
+    parts = folder.resolve().parts[1:]
+    names = ("-".join(parts[-count:]) for count in range(1, len(parts) + 1))
+    name = next((name for name in names if name not in found.logs), None)
+    if name is None:
+        raise BadInput(f"{folder} was given twice")
+    return name
+
+
+def _benchmark(path: Path) -> dict[str, Any] | None:
+    """The times of attention that `make bench` measured, if that is what the file holds."""
+    try:
+        found = json.loads(path.read_text(encoding="utf-8"))
+    except (OSError, ValueError):
+        return None
+    return found if isinstance(found, dict) and {"slots", "milliseconds"} == found.keys() else None

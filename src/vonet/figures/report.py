@@ -1,0 +1,175 @@
+"""A run in, one HTML file out: what `vonet report` does."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from tqdm import tqdm
+
+import vonet.data
+from vonet.data.video import Video, Videos
+from vonet.errors import BadInput
+from vonet.evaluation import protocol as protocols
+from vonet.evaluation.evaluate import evaluate
+from vonet.evaluation.report import EVALUATION, read_evaluation
+from vonet.experiments import paper_scores, weights
+from vonet.experiments.experiment import Experiment
+from vonet.figures.page import Contents, Method, write_page
+from vonet.figures.watched import Watched, watch
+from vonet.performance import keep_freed_memory
+from vonet.training import checkpoint, log
+
+PROTOCOL = "vonet"
+LOG = "log.jsonl"
+
+
+def report(
+    run: Path,
+    data: Path | None = None,
+    *,
+    split: str | None = None,
+    videos: int = 4,
+    frames: int = 48,
+    scored: int = 16,
+    out: Path | None = None,
+    progress: bool = True,
+) -> Path:
+    """Arguments as those of `vonet report`. Where the page was written."""
+    for name, number in (("videos", videos), ("frames", frames), ("scored", scored)):
+        if number < 1:
+            raise BadInput(f"--{name} is {number}; it must be 1 or more")
+    keep_freed_memory()
+    model, experiment = weights.load(run)
+    folder = run if run.is_dir() else None
+    data = data or run_data(folder)
+    chosen = validation_or_all(vonet.data.open(data), split)
+    evaluation = _evaluation(run, folder, data, chosen, model.slots, scored, progress)
+    entries = log.read(folder / LOG) if folder else []
+    path = out or (folder or Path()) / "report.html"
+    contents = Contents(
+        title=experiment.name,
+        summary=experiment.summary,
+        verdict=evaluation.get("verdict", ""),
+        facts=_facts(experiment, model, data, chosen, evaluation, entries),
+        methods=_methods(experiment, evaluation) if evaluation else (),
+        log=entries,
+        videos=watched_videos(model, [chosen[i] for i in range(min(videos, len(chosen)))], frames, progress),
+        protocol=PROTOCOL,
+    )
+    write_page(path, contents)
+    return path
+
+
+def run_data(folder: Path | None) -> Path:
+    """The videos with which a run was trained, as it remembers them."""
+    about = checkpoint.latest(folder) if folder else None
+    path = Path(about["path"]) if about and "path" in about else None
+    if path is None or not path.exists():
+        moved = f"{path} is no more" if path else "which videos it was trained on is not known"
+        raise BadInput(f"{folder or 'this file of weights'}: {moved}; add --data VIDEOS")
+    return path
+
+
+def validation_or_all(videos: Videos, split: str | None) -> Videos:
+    return videos.in_split(split or ("validation" if "validation" in videos.splits else None))
+
+
+def watched_videos(model: Any, videos: Sequence[Video], frames: int, progress: bool = True) -> list[Watched]:
+    """As they are scored: with the same slots, and null where the protocol has it so."""
+    min_probability = protocols.get(PROTOCOL).min_probability
+    bar = tqdm(videos, desc="watching", unit="video", disable=None if progress else True)
+    return [watch(model, video, longest=frames, min_probability=min_probability) for video in bar]
+
+
+def _evaluation(
+    run: Path, folder: Path | None, data: Path, videos: Videos, slots: int, scored: int, progress: bool
+) -> Mapping[str, Any]:
+    """What `vonet evaluate` wrote for these weights and videos, or, if it was not run yet, its result on the first few
+    videos; nothing where there are no true ids to compare with."""
+    chosen = videos[:scored]
+    if not all(video.has_ids for video in chosen):
+        return {}
+    split = chosen[0].split
+    earlier = _earlier(folder, data, split, slots) if folder else None
+    if earlier is not None:
+        return earlier
+    found = evaluate(run, data, split=split, protocol=PROTOCOL, videos=scored, progress=progress)
+    assert found is not None, "a report is made by one process"
+    if folder:
+        found.write_beside(folder)
+    return found.as_json()
+
+
+def _earlier(folder: Path, data: Path, split: str, slots: int) -> dict[str, Any] | None:
+    """The evaluation of most videos, with the slots that are shown, of exactly these weights: times of files say
+    nothing of a run that was copied."""
+    wanted = {
+        "checksum": weights.checksum(folder),
+        "found_at": str(data.resolve()),
+        "split": split,
+        "protocol": PROTOCOL,
+        "slots": slots,
+    }
+    evaluations = [read_evaluation(path) for path in sorted((folder / EVALUATION).glob("*.json"))]
+    found = [about for about in evaluations if wanted.items() <= about.items()]
+    return max(found, key=lambda about: (about["videos"], about["seeds"]), default=None)
+
+
+def _methods(experiment: Experiment, evaluation: Mapping[str, Any]) -> list[Method]:
+    names = [name for name in protocols.SCORES if name in evaluation]
+    methods = [Method("this model", "model", {name: evaluation[name] for name in names}, evaluation["std"])]
+    if evaluation["offline"]:
+        methods.append(Method("offline", "offline", evaluation["offline"]))
+    methods += [Method(name, "trivial", scores) for name, scores in evaluation["trivial"].items()]
+    if evaluation["ceiling"]:
+        methods.append(Method("perfect masks", "ceiling", evaluation["ceiling"]))
+    return methods + _papers(experiment, evaluation)
+
+
+def _papers(experiment: Experiment, evaluation: Mapping[str, Any]) -> list[Method]:
+    """The paper's table where these are its videos; else its VONet on the level of MOVi that is meant to be alike."""
+    *_, level = experiment.dataset.split("-")
+    if level not in paper_scores.LEVELS:
+        return []
+    exact = bool(evaluation["paper"])
+    where = f"MOVi-{level.upper()}"
+    note = (
+        "" if exact else f"The paper's score is of its own setting on {where}, not of this one: for orientation only."
+    )
+    found = []
+    for name in reversed(paper_scores.METHODS) if exact else ("VONet",):
+        scores = paper_scores.scores(name, level)
+        means, std = ({score: both[i] for score, both in scores.items()} for i in (0, 1))
+        found.append(Method(f"{name}, paper" if exact else f"{name}, paper, {where}", "paper", means, std, note))
+    return found
+
+
+def _facts(
+    experiment: Experiment,
+    model: Any,
+    data: Path,
+    videos: Videos,
+    evaluation: Mapping[str, Any],
+    entries: Sequence[Mapping[str, Any]],
+) -> dict[str, str]:
+    parameters = sum(p.numel() for p in model.parameters())
+    facts = {
+        "experiment": experiment.name,
+        "parameters": f"{parameters / 1e6:.2f} million",
+        "slots": str(model.slots),
+        "frames": f"{model.size[0]} x {model.size[1]} pixels",
+        "videos": f"{data} ({videos.layout})",
+    }
+    if entries:
+        facts["trained"] = f"{entries[-1]['update']} updates in {_duration(entries[-1]['seconds'])}"
+    if evaluation:
+        seeds = f", {evaluation['seeds']} draws of the slots' noise" if evaluation["seeds"] > 1 else ""
+        facts["scored"] = f"{evaluation['videos']} videos of split {evaluation['split']}{seeds}"
+        facts["protocol"] = evaluation["protocol"]
+    return {**facts, "made by": f"vonet {vonet.__version__}"}
+
+
+def _duration(seconds: float) -> str:
+    return f"{seconds / 3600:.1f} hours" if seconds > 5400 else f"{seconds / 60:.0f} minutes"

@@ -1,0 +1,66 @@
+"""READ FIRST: the contract between the parts of vonet.
+
+One legend of dimensions for code, docs and figures::
+
+    B batch    T time     K slots      D slot width    C channels
+    H W image  h w features            N tokens        V vocabulary
+
+A model takes one frame and a state, and gives masks and the next state (`step`). A video is a scan of that step
+(`unroll`); training is a scan followed by named losses (calling the model). The state is a value: it goes in, it
+comes out, and nothing is kept inside the model.
+"""
+
+from vonet.interface.checks import check_batch, check_fit, check_frames, check_size, check_slots
+from vonet.interface.contract import (
+    Clip,
+    EmptyState,
+    ExplainingModel,
+    Explanation,
+    ModelConfig,
+    Output,
+    Segmentation,
+    SlotState,
+    State,
+    StateT,
+    StepOutput,
+    StreamingModel,
+    VideoModel,
+    check_slot_state,
+    device_of,
+    joined_states,
+    total,
+)
+from vonet.interface.pixels import frames_tensor
+from vonet.interface.segmentation import NULL, Enlargement, enlarge, label_ids, segment_ids, slot_ids
+
+__all__ = [
+    "NULL",
+    "Clip",
+    "EmptyState",
+    "Enlargement",
+    "ExplainingModel",
+    "Explanation",
+    "ModelConfig",
+    "Output",
+    "Segmentation",
+    "SlotState",
+    "State",
+    "StateT",
+    "StepOutput",
+    "StreamingModel",
+    "VideoModel",
+    "check_batch",
+    "check_fit",
+    "check_frames",
+    "check_size",
+    "check_slot_state",
+    "check_slots",
+    "device_of",
+    "enlarge",
+    "frames_tensor",
+    "joined_states",
+    "label_ids",
+    "segment_ids",
+    "slot_ids",
+    "total",
+]

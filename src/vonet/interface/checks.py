@@ -1,0 +1,56 @@
+"""Refuse what no model can use, in one sentence."""
+
+from __future__ import annotations
+
+from torch import Tensor
+
+from vonet.errors import BadInput
+
+
+def check_frames(frames: Tensor, dimensions: str) -> None:
+    """Refuse frames that no model can read. `dimensions` names them: "B 3 H W" or "B T 3 H W"."""
+    if not isinstance(frames, Tensor):
+        raise BadInput(
+            f"frames are a {type(frames).__name__}; expected a torch tensor {dimensions}: use torch.from_numpy"
+        )
+    names = dimensions.split()
+    shape = tuple(frames.shape)
+    if len(shape) != len(names) or shape[-3] != 3 or 0 in shape:
+        raise BadInput(
+            f"frames have the shape {shape}; expected {dimensions}, none of them empty and colour (3 channels) third "
+            "from last: permute or unsqueeze them"
+        )
+    if not frames.is_floating_point():
+        raise BadInput(f"frames are {frames.dtype}; expected floats in [0, 1]: use frames.float() / 255 for bytes")
+    low, high = (bound.item() for bound in frames.detach().aminmax())
+    if not (low >= 0 and high <= 1):
+        raise BadInput(f"frames have values from {low:g} to {high:g}; expected [0, 1]: rescale them")
+
+
+def check_slots(slots: int) -> None:
+    if not isinstance(slots, int) or slots < 1:
+        raise BadInput(f"{slots} slots were asked for; a model needs a whole number of them, at least 1")
+
+
+def check_size(size: tuple[int, int]) -> None:
+    if len(size) != 2 or not all(isinstance(side, int) and side > 0 for side in size):
+        raise BadInput(f"size is {size}; it must be the height and width of frames, two positive integers")
+
+
+def check_batch(batch: int) -> None:
+    if batch < 1:
+        raise BadInput(f"a state of {batch} videos was asked for; at least 1 is needed")
+
+
+def check_fit(frames: Tensor, size: tuple[int, int], weight: Tensor) -> None:
+    """Refuse frames of another size, type or device than the model's; `weight` is any of its parameters."""
+    if tuple(frames.shape[-2:]) != size:
+        raise BadInput(
+            f"frames are {frames.shape[-2]}x{frames.shape[-1]}; this model was built for "
+            f"{size[0]}x{size[1]}: resize the frames, or build the model with their size"
+        )
+    if frames.dtype != weight.dtype or frames.device != weight.device:
+        raise BadInput(
+            f"frames are {frames.dtype} on {frames.device}, the model is {weight.dtype} on {weight.device}: "
+            "move one to the other with .to(...)"
+        )

@@ -1,0 +1,222 @@
+"""What goes into a model and what comes out: clips, states, outputs, and the protocols that models keep."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, fields, replace
+from itertools import chain
+from typing import Any, ClassVar, Protocol, TypeVar, runtime_checkable
+
+import torch
+from jaxtyping import Float, Int
+from torch import Tensor, nn
+
+from vonet.errors import BadInput
+from vonet.interface.checks import check_frames
+from vonet.interface.segmentation import Enlargement, enlarge
+
+
+@dataclass(frozen=True)
+class Clip:
+    """Some consecutive frames of B videos.
+
+    `is_first[b, t]` says that a new video begins at frame t of element b: the state carried so far is forgotten there
+    and fresh slots are used. By default no video begins inside the clip: the given state decides.
+    """
+
+    frames: Tensor  # B T 3 H W, floats in [0, 1]
+    is_first: Tensor = None  # type: ignore[assignment]  # B T, booleans; made below when not given
+
+    def __post_init__(self) -> None:
+        check_frames(self.frames, "B T 3 H W")
+        shape = self.frames.shape[:2]
+        if self.is_first is None:
+            object.__setattr__(self, "is_first", torch.zeros(shape, dtype=torch.bool, device=self.frames.device))
+        first = self.is_first
+        if not isinstance(first, Tensor) or first.shape != shape or first.dtype != torch.bool:
+            given = f"{first.dtype} of shape {tuple(first.shape)}" if isinstance(first, Tensor) else f"{first!r}"
+            raise BadInput(f"is_first is {given}; expected a tensor of one boolean per frame: {tuple(shape)}")
+        if first.device != self.frames.device:
+            raise BadInput(
+                f"is_first is on {first.device} and the frames on {self.frames.device}: move one to the other"
+            )
+
+
+class State:
+    """What a model remembers between frames: a frozen dataclass of tensors, batch first.
+
+    `drawn` names the fields that are mere noise: whoever stores states may leave them out and draw them anew.
+    """
+
+    drawn: ClassVar[tuple[str, ...]] = ()
+
+    def map(self: StateT, function: Callable[[Tensor], Tensor]) -> StateT:
+        return replace(self, **{f.name: function(getattr(self, f.name)) for f in fields(self)})  # type: ignore
+
+    def detach(self: StateT) -> StateT:
+        return self.map(Tensor.detach)
+
+
+StateT = TypeVar("StateT", bound=State)
+
+
+def joined_states(states: Sequence[StateT]) -> StateT:
+    """One state for several videos, from those of each."""
+    first = states[0]
+    return replace(first, **{f.name: torch.cat([getattr(s, f.name) for s in states]) for f in fields(first)})  # type: ignore
+
+
+@dataclass(frozen=True)
+class SlotState(State):
+    """The state of a model with slots.
+
+    slots: the trajectory latents r after the last frame.
+    noise: the unit Gaussian ε from which fresh slots grow where a video begins. It is part of the state so that a
+        scan is a pure function; whoever starts new videos again and again draws it anew (`initial_state`).
+    """
+
+    drawn: ClassVar[tuple[str, ...]] = ("noise",)
+    slots: Float[Tensor, "B K D"]
+    noise: Float[Tensor, "B K D"]
+
+
+def check_slot_state(state: SlotState, batch: int, slot_dim: int) -> None:
+    """Refuse a state of other videos, or of slots of another width."""
+    _, slots, width = state.slots.shape
+    if len(state.slots) != batch or width != slot_dim or slots < 1 or state.noise.shape != state.slots.shape:
+        raise BadInput(
+            f"the state has slots of shape {tuple(state.slots.shape)} and noise of {tuple(state.noise.shape)}; "
+            f"expected both to be {batch} videos x at least 1 slot x {slot_dim}: start with "
+            f"model.initial_state({batch})"
+        )
+
+
+@dataclass(frozen=True)
+class EmptyState(State):
+    """The state of a model that remembers nothing between frames: it only says how many slots there are."""
+
+    slots: Float[Tensor, "B K 0"]
+
+
+@dataclass(frozen=True)
+class Segmentation:
+    """Masks at the size of the features, and on demand at the frame's."""
+
+    log_masks: Float[Tensor, "B *T K h w"]
+    size: tuple[int, int]
+    enlargement: Enlargement
+
+    @property
+    def masks(self) -> Float[Tensor, "B *T K H W"]:
+        """Soft masks at the frame's size; they sum to one over K."""
+        return enlarge(self.log_masks, self.size, self.enlargement).exp()
+
+
+@dataclass(frozen=True)
+class StepOutput(Segmentation):
+    """What one frame gives. `slots` are the latents of the slots after it, `previous_slots` those before it (zeros if
+    the model remembers none). `labels`: the segment of each pixel, from 1 on, of a model that has a rule of its own
+    for that; for all others the likeliest slot decides."""
+
+    slots: Float[Tensor, "B K D"]
+    previous_slots: Float[Tensor, "B K D"]
+    labels: Int[Tensor, "B H W"] | None = None
+
+
+@dataclass(frozen=True)
+class Output(Segmentation):
+    """What a clip gives: each field of `StepOutput` with a time dimension, and the state after the last frame.
+
+    `losses` is filled when the model is called, and empty after `unroll`, which only watches.
+    """
+
+    slots: Float[Tensor, "B T K D"]
+    previous_slots: Float[Tensor, "B T K D"]
+    state: State
+    labels: Int[Tensor, "B T H W"] | None = None
+    losses: dict[str, Float[Tensor, "B T"]] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class Explanation:
+    """What can be shown of a model's inside for a clip; None where it has no such thing.
+
+    reconstruction: the frames as the slots see them. forecast: as they were expected before each was seen.
+    divergence: how much each slot surprised at each frame, per dimension of the slot (the paper's KLD curves).
+    """
+
+    reconstruction: Float[Tensor, "B T 3 H W"] | None = None
+    forecast: Float[Tensor, "B T 3 H W"] | None = None
+    divergence: Float[Tensor, "B T K"] | None = None
+
+
+@runtime_checkable
+class ModelConfig(Protocol):
+    """What an experiment asks of the description of a model, whichever it is."""
+
+    @property
+    def losses(self) -> tuple[str, ...]:
+        """The names of the model's losses."""
+
+    def build(self) -> Any:
+        """The model (a `VideoModel`), with fresh parameters."""
+
+
+@runtime_checkable
+class StreamingModel(Protocol[StateT]):
+    """A model that watches frame by frame. A model without `step` needs the whole clip: it is evaluated and trained
+    through `VideoModel` alone."""
+
+    def initial_state(self, batch: int, slots: int | None = None, generator: torch.Generator | None = None) -> StateT:
+        """Fresh slots for `batch` videos. Any number of slots works with the same weights."""
+
+    def step(self, frame: Tensor, state: StateT) -> tuple[StepOutput, StateT]:
+        """One frame `B 3 H W`: masks and the next state."""
+
+
+@runtime_checkable
+class VideoModel(Protocol[StateT]):
+    """What training asks of every model, streaming or not."""
+
+    size: tuple[int, int]
+    """Of the frames."""
+    cells: tuple[int, int]
+    """Of the masks, which may be smaller."""
+    slots: int
+    enlargement: Enlargement
+
+    def initial_state(self, batch: int, slots: int | None = None, generator: torch.Generator | None = None) -> StateT:
+        """As for a streaming model; `EmptyState` where nothing is remembered."""
+
+    def unroll(self, clip: Clip, state: StateT | None = None) -> Output:
+        """Watch a clip; nothing is computed that only learning needs."""
+
+    def __call__(self, clip: Clip, state: StateT | None = None, update: int = 0) -> Output:
+        """Watch a clip and say how well it is explained. `update` is the number of the gradient update, of which
+        annealed quantities are pure functions."""
+
+    def parameter_groups(self) -> dict[str, list[nn.Parameter]]:
+        """Every parameter once, under the name by which an optimiser treats it."""
+
+
+@runtime_checkable
+class ExplainingModel(Protocol):
+    """What reports and figures ask besides. A model need not have it: it then has fewer panels."""
+
+    def explain(self, output: Output) -> Explanation:
+        """What can be shown of a clip that was watched (`unroll`)."""
+
+
+def total(losses: Mapping[str, Float[Tensor, "B T"]], weights: Mapping[str, float]) -> Float[Tensor, ""]:
+    """The weighted sum of the mean losses. Every loss has a weight and every weight a loss."""
+    if losses.keys() != weights.keys():
+        raise BadInput(
+            f"the model has the losses {sorted(losses)} but the weights name {sorted(weights)}: "
+            "they must be the same names"
+        )
+    return torch.stack([weights[name] * loss.mean() for name, loss in losses.items()]).sum()
+
+
+def device_of(model: nn.Module) -> torch.device:
+    """Where the model computes. A method without parameters is where its buffers are."""
+    return next(chain(model.parameters(), model.buffers()), torch.empty(0)).device

@@ -1,0 +1,61 @@
+"""From soft masks to ids, written once (paper, appendix, "Segmentation mask"), for evaluation, figures and serving."""
+
+from __future__ import annotations
+
+import math
+from typing import Literal
+
+import numpy as np
+import torch
+import torch.nn.functional as F
+from jaxtyping import Float, Int, Integer
+from torch import Tensor
+
+Enlargement = Literal["nearest", "bilinear"]
+
+NULL = 0
+"""The id of pixels that belong to no slot with enough probability."""
+
+
+def enlarge(log_masks: Float[Tensor, "*any K h w"], size: tuple[int, int], how: Enlargement) -> Tensor:
+    """Log-masks at another size, still summing to one over K.
+
+    "nearest" repeats cells (the paper). "bilinear" interpolates log-probabilities, which keeps the borders of small
+    objects, and normalises again because interpolated logarithms no longer sum to one.
+    """
+    *leading, slots, h, w = log_masks.shape
+    if (h, w) == tuple(size):
+        return log_masks
+    flat = log_masks.reshape(-1, slots, h, w)
+    if how == "nearest":
+        flat = F.interpolate(flat, size=size, mode="nearest")
+    else:
+        flat = F.interpolate(flat, size=size, mode="bilinear", align_corners=False).log_softmax(dim=1)
+    return flat.view(*leading, slots, *size)
+
+
+def slot_ids(log_masks: Float[Tensor, "*any K H W"], min_probability: float | None) -> Int[Tensor, "*any H W"]:
+    """The best slot of each pixel plus one; `NULL` where its probability is not above `min_probability`."""
+    best, slot = log_masks.max(dim=-3)
+    ids = slot + 1
+    return ids if min_probability is None else torch.where(best > math.log(min_probability), ids, NULL)
+
+
+def label_ids(labels: Int[Tensor, "*any h w"], size: tuple[int, int]) -> Int[Tensor, "*any H W"]:
+    """A model's own labels at another size, by the nearest cell."""
+    *leading, h, w = labels.shape
+    flat = labels.reshape(-1, 1, h, w).double()  # doubles hold any label exactly
+    return F.interpolate(flat, size=size, mode="nearest").long().view(*leading, *size)
+
+
+def segment_ids(
+    log_masks: Float[Tensor, "*any K h w"],
+    labels: Int[Tensor, "*any _ _"] | None,
+    size: tuple[int, int],
+    how: Enlargement,
+    min_probability: float | None,
+) -> Integer[np.ndarray, "*any H W"]:
+    """The ids at the given size: the model's own `labels` where it has a rule of its own, else the best slots."""
+    if labels is None:
+        return slot_ids(enlarge(log_masks, size, how), min_probability).cpu().numpy()
+    return label_ids(labels, size).cpu().numpy()

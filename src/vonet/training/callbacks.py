@@ -1,0 +1,177 @@
+"""What a run does besides updates: show progress, log, save, score and draw. One class each.
+
+A run calls its callbacks in order: `updated` after every update, `evaluated` every so many updates and at the end,
+`closed` when it is over. A disk that refuses a line of the log or a picture does not stop the training.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from functools import cached_property
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from tqdm import tqdm
+
+from vonet.data.video import Video
+from vonet.errors import BadInput
+from vonet.evaluation import protocol as protocols
+from vonet.evaluation.references import REFERENCES, evaluate_references
+from vonet.evaluation.report import HEADLINES
+from vonet.evaluation.run import MODEL, evaluate_model, summary
+from vonet.figures.curves import write_curves
+from vonet.figures.masks import write_mask_sheet
+from vonet.training.log import Log
+from vonet.training.loop import Update, collapse
+from vonet.writing import DiscRefusal
+
+if TYPE_CHECKING:
+    from vonet.training.run import Run
+
+PROTOCOL = "vonet"
+PICTURES = "pictures"
+
+Entry = dict[str, Any]
+"""A line of the log: its update and seconds, and losses or scores."""
+
+
+class Callback:
+    """Does nothing; each kind overrides what it needs."""
+
+    def updated(self, run: Run, found: Update) -> None:
+        """After an update."""
+
+    def evaluated(self, run: Run, found: Update | None) -> None:
+        """When scores and pictures are due; `found` is None if the last update was in an earlier process."""
+
+    def closed(self, run: Run) -> None:
+        """When the run is over."""
+
+
+class Progress(Callback):
+    """A line on the terminal, or now and then a line in a log file: losses, scores, time left."""
+
+    def __init__(self, updates: int, done: int, minutes: float | None):
+        self.updates, self.done, self.minutes = updates, done, minutes
+        self.scores: dict[str, float] = {}
+
+    @cached_property
+    def bar(self) -> tqdm:
+        """Begun when it is first needed: another bar may come before it (the replay rollout)."""
+        return tqdm(total=self.updates, initial=self.done, unit="update", mininterval=seconds_between_lines())
+
+    def say(self, sentence: str) -> None:
+        self.bar.write(sentence)
+
+    def updated(self, run: Run, found: Update) -> None:
+        self.bar.update()
+        losses = {name: f"{value:.4g}" for name, value in found.losses.items()}
+        scores = {name: f"{100 * value:.1f}" for name, value in self.scores.items()}
+        left = {} if self.minutes is None else {"minutes left": f"{max(0.0, self.minutes - run.seconds / 60):.0f}"}
+        self.bar.set_postfix({**losses, **scores, **left}, refresh=False)
+
+    def closed(self, run: Run) -> None:
+        self.bar.close()
+
+    @contextmanager
+    def refusals(self) -> Iterator[None]:
+        """If the disk is full, a line of the log or a picture is lost; training warns and continues."""
+        try:
+            yield
+        except DiscRefusal as error:
+            self.say(f"not written: {error}")
+
+
+class Logging(Callback):
+    """RUN/log.jsonl, and TensorBoard if asked for."""
+
+    def __init__(self, log: Log, every: int, progress: Progress, board: Any = None):
+        self.log, self.every, self.progress, self.board = log, every, progress, board
+
+    def updated(self, run: Run, found: Update) -> None:
+        update = run.training.update
+        if update % self.every and update != run.updates:
+            return
+        waiting = run.training.segments.seconds_reading / max(run.stepping, 1e-9)
+        entry = {"losses": found.losses, "norms": found.norms, "entropy": found.entropy}
+        entry |= {"largest_slot": found.largest_slot, "waiting": waiting}
+        with self.progress.refusals():
+            self.write({"update": update, "seconds": run.seconds, **entry})
+
+    def write(self, entry: Entry) -> None:
+        self.log.write(entry)
+        if self.board is not None:
+            for group in ("losses", "norms", "scores"):
+                for name, value in entry.get(group, {}).items():
+                    self.board.add_scalar(f"{group}/{name}", value, entry["update"])
+
+    def closed(self, run: Run) -> None:
+        if self.board is not None:
+            self.board.close()
+
+
+class Scoring(Callback):
+    """Scores on the same few validation videos each time, and the alarm for collapsed masks."""
+
+    def __init__(self, videos: Sequence[Video], progress: Progress, write: Callable[[Entry], None]):
+        self.videos, self.progress, self.write = videos, progress, write
+
+    def evaluated(self, run: Run, found: Update | None) -> None:
+        update = run.training.update
+        alarm = collapse(found) if found is not None else None
+        if alarm:
+            self.progress.say(f"update {update}: {alarm}")
+        if not self.videos:
+            return
+        model = run.training.model
+        model.eval()
+        rows = evaluate_model(model, model.size, self.videos, protocols.get(PROTOCOL), progress=False)
+        scores = {name: mean for name, (mean, _) in summary(rows)[MODEL].items()}
+        self.progress.scores = {name: scores[name] for name in HEADLINES}
+        self.progress.say(f"update {update}: " + ", ".join(f"{name} {100 * scores[name]:.1f}" for name in HEADLINES))
+        with self.progress.refusals():
+            self.write({"update": update, "seconds": run.seconds, "scores": scores, "alarm": alarm})
+
+
+class Drawing(Callback):
+    """RUN/pictures: masks of the same few videos each time; RUN/curves.png: losses and scores so far."""
+
+    def __init__(
+        self,
+        folder: Path,
+        videos: Sequence[Video],
+        log: Log,
+        references: Mapping[str, Mapping[str, float]],
+        p: Progress,
+    ):
+        self.folder, self.videos, self.log, self.references, self.progress = folder, videos, log, references, p
+
+    def evaluated(self, run: Run, found: Update | None) -> None:
+        with self.progress.refusals():
+            picture = self.folder / PICTURES / f"{run.training.update:08d}.png"
+            write_mask_sheet(picture, run.training.model, self.videos)
+            write_curves(self.folder / "curves.png", self.log.entries, self.references)
+
+
+def reference_scores(model: Any, videos: Sequence[Video]) -> dict[str, dict[str, float]]:
+    """Mean scores of the methods without learning on these videos, for the curves."""
+    if not videos:
+        return {}
+    found = summary(evaluate_references(model, videos, protocols.get(PROTOCOL), progress=False))
+    return {method: {name: mean for name, (mean, _) in found[method].items()} for method in REFERENCES}
+
+
+def tensorboard(out: Path, update: int) -> Any:
+    """A writer that goes on after this update."""
+    try:
+        from torch.utils.tensorboard import SummaryWriter
+    except ImportError:
+        raise BadInput("--tensorboard needs the package tensorboard: pip install tensorboard") from None
+    return SummaryWriter(str(out / "tensorboard"), purge_step=update)
+
+
+def seconds_between_lines() -> float:
+    """Between two states of a progress line; a log file wants fewer than a terminal."""
+    return 0.5 if sys.stderr.isatty() else 30.0

@@ -1,0 +1,341 @@
+"""An experiment and videos in, a run out: what `vonet train` does.
+
+RUN/model.safetensors and config.json are what a user loads; log.jsonl, curves.png and pictures/ show how it learned;
+checkpoints/ is what `--resume` goes on from.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import time
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Literal
+
+import torch
+from tqdm import tqdm
+
+import vonet.data
+from vonet.data.video import Video, Videos
+from vonet.data.work import stop_signals
+from vonet.errors import BadInput
+from vonet.experiments import weights
+from vonet.experiments.experiment import Experiment
+from vonet.performance import compile_encoder, keep_freed_memory
+from vonet.training import checkpoint
+from vonet.training.callbacks import (
+    PICTURES,
+    Callback,
+    Drawing,
+    Logging,
+    Progress,
+    Scoring,
+    reference_scores,
+    seconds_between_lines,
+    tensorboard,
+)
+from vonet.training.config import TrainingConfig
+from vonet.training.distributed import Processes, all_the_same, any_process, joined_processes
+from vonet.training.log import Log
+from vonet.training.loop import NotFinite, Training, Update
+from vonet.training.segments import Footage
+from vonet.writing import PART, DiscRefusal
+
+
+@dataclass(frozen=True)
+class TrainOptions:
+    """How a training is run, which does not change what is learned (but for `seed`).
+
+    minutes: stop after so much training in all, resumed parts included.
+    evaluate_every, videos: score the first so many validation videos every so many updates (None: ten times).
+    save_minutes: how much work a crash may cost.
+    start: weights to begin with, instead of fresh ones.
+    """
+
+    seed: int = 0
+    updates: int | None = None
+    minutes: float | None = None
+    accumulate: int = 1
+    compile: bool = False
+    evaluate_every: int | None = None
+    videos: int = 16
+    pictures: int = 4
+    log_every: int = 10
+    save_minutes: float = 5.0
+    keep: int = 2
+    tensorboard: bool = False
+    start: Path | None = None
+
+    def __post_init__(self) -> None:
+        positive = ("updates", "minutes", "evaluate_every", "log_every", "videos", "keep", "accumulate", "save_minutes")
+        for name in positive:
+            value = getattr(self, name)
+            if value is not None and not value > 0:
+                raise BadInput(f"{name.replace('_', '-')} is {value}; it must be more than 0")
+        if self.seed < 0:
+            raise BadInput(f"the seed is {self.seed}; possible are 0 and above")
+
+
+def train(experiment: Experiment, data: Path, out: Path, options: TrainOptions, resume: bool = False) -> None:
+    """Train until the updates or minutes are used up, or a signal asks to stop; then everything is saved."""
+    keep_freed_memory()
+    with joined_processes() as processes, stop_signals() as stop:
+        resume = resume or _restarted(out, processes)
+        Run(experiment, data, out, options, processes, resume).learn(stop)
+
+
+def trainable(experiment: Experiment) -> TrainingConfig:
+    """How the experiment is trained; refuses a method without parameters."""
+    if experiment.training is None:
+        raise BadInput(
+            f"{experiment.name} has no parameters to train: use it as it is, with vonet evaluate {experiment.name} "
+            f"DATA or vonet segment VIDEO --weights {experiment.name}"
+        )
+    return experiment.training
+
+
+def train_to_the_end(experiment: Experiment, data: Path, out: Path, options: TrainOptions) -> bool:
+    """Begin, or go on where `out` stands; False where there was nothing left to do."""
+    updates = options.updates or trainable(experiment).updates
+    done = (checkpoint.latest(out) or {"update": 0})["update"]
+    if done < updates:
+        train(experiment, data, out, options, resume=done > 0)
+    return done < updates
+
+
+def _restarted(out: Path, processes: Processes) -> bool:
+    """Whether torchrun has started these processes again after one died, and there is something to go on with. Only
+    the machine on which it died counts a restart, and a shared folder may show a new file late, so one process that
+    knows of it is enough."""
+    found = checkpoint.latest(out)
+    counted = int(os.environ.get("TORCHELASTIC_RESTART_COUNT", "0")) > 0
+    ours = found is not None and found["job"] == _job()
+    return any_process(counted, processes) and any_process(ours, processes)
+
+
+def _job() -> str:
+    """The name of the torchrun that started this process: it restarts its own runs only."""
+    return os.environ.get("TORCHELASTIC_RUN_ID", "")
+
+
+class Run:
+    """A training on disk: begun or resumed, looped, saved. Callbacks show, log, score and draw (callbacks.py)."""
+
+    def __init__(
+        self, experiment: Experiment, data: Path, out: Path, options: TrainOptions, processes: Processes, resume: bool
+    ):
+        config = trainable(experiment)
+        self.experiment, self.out, self.options, self.processes = experiment, out, options, processes
+        self.path = str(data.resolve())
+        self.updates = config.updates if options.updates is None else options.updates
+        self.evaluate_every = options.evaluate_every or max(1, self.updates // 10)
+        everything, videos = vonet.data.open(data), vonet.data.open(data, split="train")
+        self.about = {
+            "experiment": weights.described(experiment),
+            "seed": options.seed,
+            "accumulate": options.accumulate,
+            "data": _fingerprint(videos),
+        }
+        self._check_folder(resume)
+        model = experiment.build_model(seed=options.seed).to(processes.device)
+        if options.start is not None and not resume:
+            _begin_with(model, options.start)
+        if options.compile:
+            compile_encoder(model)
+        half = processes.device != "cpu" and torch.cuda.is_bf16_supported()
+        footage = Footage(videos, model.size, processes.device)
+        self.training = Training(model, config, footage, options.seed, processes, options.accumulate, half)
+        self.seconds, self.stepping = 0.0, 0.0
+        """Of the whole training, resumed parts included; and of the updates of this process alone."""
+        if resume:
+            self._recall()
+        self.progress: Progress | None = None
+        self.callbacks: list[Callback] = []
+        self._scored_updates: set[int] | None = None
+        if processes.is_first:
+            self._show_and_score(everything, videos)
+
+    def _show_and_score(self, everything: Videos, videos: Videos) -> None:
+        """The callbacks of the first process."""
+        options, update = self.options, self.training.update
+        validation = _validation(everything, options.videos)
+        shown = _shown(everything, videos, options.pictures)
+        log = Log(self.out / "log.jsonl", update)
+        if validation:
+            self._scored_updates = {entry["update"] for entry in log.entries if "scores" in entry}
+        references = reference_scores(self.training.model, validation)
+        self.progress = Progress(self.updates, update, options.minutes)
+        board = tensorboard(self.out, update) if options.tensorboard else None
+        logging = Logging(log, options.log_every, self.progress, board)
+        scoring = Scoring(validation, self.progress, logging.write)
+        drawing = Drawing(self.out, shown, log, references, self.progress)
+        self.callbacks = [self.progress, logging, scoring, drawing]
+
+    def _check_folder(self, resume: bool) -> None:
+        """Refuse a folder that holds another run, and remove what a crash left half-written."""
+        out, found = self.out, checkpoint.latest(self.out)
+        if found is None and (out / weights.WEIGHTS).exists() and not resume:
+            raise BadInput(f"{out} holds a run or weights already: choose another folder")
+        if found is not None and not resume:
+            raise BadInput(
+                f"{out} holds a run already, at update {found['update']}: add --resume, or choose another folder"
+            )
+        if resume:
+            _check_same(found, self.about, out)
+        self.processes.wait()
+        if self.processes.is_first:
+            for folder in (out, out / checkpoint.FOLDER, out / PICTURES):
+                for abandoned in folder.glob(f"*{PART}"):
+                    abandoned.unlink(missing_ok=True)
+
+    def _recall(self) -> None:
+        memory = checkpoint.load(self.out, self.processes)
+        self.training.recall(memory)
+        self.seconds = memory[1]["seconds"]
+        if not all_the_same(self.training.update, self.processes):
+            raise BadInput(f"the processes see different checkpoints in {self.out}: is it a folder that they share?")
+        if self.processes.is_first:
+            weights.save(self.out, self.training.model, self.experiment)  # a crash may have come before these
+
+    def learn(self, stop: dict[str, bool]) -> None:
+        """The loop. Saves at its end, when asked to stop, and every few minutes."""
+        try:
+            self._loop(stop)
+        finally:
+            for callback in self.callbacks:
+                callback.closed(self)
+        if self.processes.is_first:
+            print(f"{self.out} is at update {self.training.update} of {self.updates}. {self._what_next()}")
+
+    def _loop(self, stop: dict[str, bool]) -> None:
+        training = self.training
+        begun, earlier, saved = time.monotonic(), self.seconds, time.monotonic()
+        ended = training.update >= self.updates or self._time_is_up() or not self._begin(stop)
+        killed_before_scores = self._scored_updates is not None and training.update not in self._scored_updates
+        if training.update == self.updates and killed_before_scores:
+            self._call("evaluated", None)
+        while not ended:
+            found = self._step()
+            self.seconds = earlier + time.monotonic() - begun
+            stopped = any_process(stop["asked"], self.processes)
+            ended = training.update == self.updates or self._time_is_up() or stopped
+            self._call("updated", found)
+            due = any_process(time.monotonic() - saved > 60 * self.options.save_minutes, self.processes)
+            if ended or due:
+                self._save(must=ended)
+                saved = time.monotonic()
+            if not stopped and (ended or training.update % self.evaluate_every == 0):
+                self._call("evaluated", found)
+
+    def _call(self, what: Literal["updated", "evaluated"], found: Update | None) -> None:
+        for callback in self.callbacks:
+            getattr(callback, what)(self, found)
+
+    def _begin(self, stop: dict[str, bool]) -> bool:
+        """The replay rollout before the first update. False where the time is up or a signal asks to stop meanwhile: so
+        far nothing is learned, and nothing is saved."""
+        frames = tqdm(
+            range(self.training.segments.frames_to_begin),
+            desc="replay rollout",
+            unit="frame",
+            mininterval=seconds_between_lines(),
+            disable=not self.processes.is_first or self.training.segments.frames_to_begin < 100,
+        )
+        earlier, begun = self.seconds, time.monotonic()
+        for _ in frames:
+            if any_process(stop["asked"], self.processes) or self._time_is_up():
+                return False
+            self.training.segments.watch(self.training.model, frames=1)
+            self.stepping = time.monotonic() - begun
+            self.seconds = earlier + self.stepping
+        return True
+
+    def _what_next(self) -> str:
+        if self.training.update >= self.updates:
+            return f"Next: vonet report {self.out}, or vonet evaluate {self.out} DATA"
+        return "Go on with --resume." if self.training.update else "Nothing was learned yet, and nothing is saved."
+
+    def _step(self) -> Update:
+        begin = time.monotonic()
+        try:
+            found = self.training.step()
+            self.stepping += time.monotonic() - begin
+            return found
+        except NotFinite as error:
+            latest = checkpoint.latest(self.out)
+            good = f"the last checkpoint is of update {latest['update']}" if latest else "there is no checkpoint yet"
+            again = f" with --from {self.out}" if latest else ""
+            raise BadInput(
+                f"{error}; {good}. Begin a new run{again}, with lower learning rates or more clipping (--set)"
+            ) from None
+
+    def _time_is_up(self) -> bool:
+        minutes = self.options.minutes
+        return any_process(minutes is not None and self.seconds >= 60 * minutes, self.processes)
+
+    def _save(self, must: bool) -> None:
+        """If the disk fills up, training warns and continues without that checkpoint; at the end it is an error."""
+        try:
+            self.save()
+        except DiscRefusal as error:
+            if must or self.processes.count > 1 or self.progress is None:
+                raise
+            self.progress.say(f"not saved: {error}")
+
+    def save(self) -> None:
+        """A checkpoint of all processes, and the weights that a user loads."""
+        tensors, facts = self.training.remember()
+        memory = tensors, {**facts, "seconds": self.seconds}
+        about = {**self.about, "job": _job(), "path": self.path}
+        checkpoint.save(self.out, memory, about, self.processes, self.options.keep)
+        if self.processes.is_first:
+            weights.save(self.out, self.training.model, self.experiment)
+
+
+def _validation(videos: Videos, count: int) -> list[Video]:
+    """The first few videos to score; none where the data have no validation split with true ids."""
+    if "validation" not in videos.splits:
+        return []
+    chosen = videos.in_split("validation")
+    return [video for video in (chosen[i] for i in range(min(count, len(chosen)))) if video.has_ids]
+
+
+def _shown(videos: Videos, training: Videos, count: int) -> list[Video]:
+    """The videos whose masks are drawn: of the validation split where there is one, labelled or not."""
+    chosen = videos.in_split("validation") if "validation" in videos.splits else training
+    return [chosen[i] for i in range(min(count, len(chosen)))]
+
+
+def _fingerprint(videos: Videos) -> str:
+    """Changes when the training videos do, by name or length."""
+    names = "\n".join(f"{video.name} {len(video)}" for video in videos)
+    return f"{len(videos)} videos, {hashlib.sha256(names.encode()).hexdigest()[:12]}"
+
+
+def _check_same(found: Mapping[str, Any] | None, about: Mapping[str, Any], out: Path) -> None:
+    if found is None:
+        raise BadInput(f"{out} holds no checkpoint. Omit --resume to start a new run.")
+    differences = list(_differences({key: found.get(key) for key in about}, about, ""))
+    if differences:
+        more = f" and {len(differences) - 4} more" if len(differences) > 4 else ""
+        raise BadInput(
+            f"{out} was begun differently: {'; '.join(differences[:4])}{more}. Resume with the same, or begin a new run"
+        )
+
+
+def _differences(old: Any, new: Any, path: str) -> Iterator[str]:
+    if isinstance(old, Mapping) and isinstance(new, Mapping):
+        for key in {**old, **new}:
+            yield from _differences(old.get(key), new.get(key), f"{path}.{key}" if path else key)
+    elif old != new:
+        yield f"{path} was {old!r} and is {new!r}"
+
+
+def _begin_with(model: Any, path: Path) -> None:
+    other, _ = weights.load(path)
+    try:
+        model.load_state_dict(other.state_dict())
+    except RuntimeError:
+        raise BadInput(f"the weights in {path} are of another model than the experiment's") from None
