@@ -10,7 +10,6 @@ import torch
 
 from benchmarks.measure import take_turns
 from vonet import experiments
-from vonet.experiments.models import build
 from vonet.interface import Clip, StreamingModel, total
 
 METHODS = ("vonet", "monet", "vimon", "scalor", "savi", "steve", "simone")
@@ -37,7 +36,7 @@ def methods() -> dict[str, float]:
 
 def _model(name: str, size: int) -> Any:
     torch.manual_seed(0)
-    return build(replace(experiments.get(f"{name}-movi-a").model, size=(size, size)))
+    return replace(experiments.get(f"{name}-movi-a").model, size=(size, size)).build()
 
 
 def _learn(model: Any, clip: Clip) -> None:

@@ -5,15 +5,14 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from vonet import experiments
 from vonet.data import find
 from vonet.evaluation import protocol
-from vonet.experiments import models
+from vonet.experiments import registry
 
 
 @contextmanager
 def as_in_a_new_process() -> Iterator[None]:
-    known = [experiments._OWN, models.MODELS, find._OWN, protocol._OWN]
+    known = [registry._OWN, find._OWN, protocol._OWN]
     known += [protocol.SCORES, protocol.COUNTS, protocol.LESS_IS_BETTER]
     before, modules, path = [names.copy() for names in known], set(sys.modules), list(sys.path)
     try:

@@ -15,6 +15,7 @@ from torch import Tensor
 from vonet.model.attention import ContextMap, UNetAttention
 from vonet.model.decoder import TokenDecoder
 from vonet.model.vonet import VONet
+from vonet.variants.mask_pooling import MaskPooling
 
 
 def instance_norm(norm, x: Tensor) -> Tensor:
@@ -41,13 +42,9 @@ def unet_decode(unet, e: Tensor, skips: list[Tensor]) -> Tensor:
     return F.conv2d(x, unet.logits.weight, unet.logits.bias).squeeze(1)
 
 
-def estimated_logits(estimate, features: Tensor, context: Tensor) -> Tensor:
-    keys = F.conv2d(features, estimate.key.weight[:, :, None, None], estimate.key.bias)
-    return torch.einsum("bchw,bkc->bkhw", keys, context * estimate.scale)
-
-
 def estimated_log_masks(estimate, features: Tensor, context: Tensor) -> Tensor:
-    return estimated_logits(estimate, features, context).log_softmax(dim=1)
+    keys = F.conv2d(features, estimate.key.weight[:, :, None, None], estimate.key.bias)
+    return torch.einsum("bchw,bkc->bkhw", keys, context * estimate.scale).log_softmax(dim=1)
 
 
 def unet_input(features: Tensor, estimated: Tensor, context: Tensor) -> Tensor:
@@ -108,16 +105,13 @@ def trajectory(module, y: Tensor, r: Tensor) -> Tensor:
     return normalised * module.norm.weight + module.norm.bias
 
 
-def attention(module: UNetAttention, features: Tensor, context: Tensor, expected: Tensor | None = None) -> Tensor:
-    """Parallel attention, slots in the batch dimension, with the paper's context map."""
+def attention(module: UNetAttention, features: Tensor, context: Tensor) -> Tensor:
+    """Parallel attention, slots in the batch dimension, with the paper's context map; on a smaller map where the U-Net
+    is one of a reduced size."""
     assert isinstance(module.conditioning, ContextMap)
-    batch, (h, w) = len(features), features.shape[-2:]
+    batch = len(features)
     estimated = estimated_log_masks(module.estimate, features, context)
-    if expected is not None:
-        logits = estimated_logits(module.estimate, features, context)
-        larger = F.interpolate(logits, size=expected.shape[-2:], mode="bilinear", align_corners=False)
-        estimated = (larger + expected).log_softmax(dim=1)
-    size = (h // module.reduction, w // module.reduction)
+    size = module.unet.size
     small = F.adaptive_avg_pool2d(features, size)
     smaller = estimated if estimated.shape[-2:] == size else F.adaptive_avg_pool2d(estimated.exp(), size).log()
     e, skips = unet_encode(module.unet, unet_input(small, smaller, context).flatten(0, 1))
@@ -157,7 +151,7 @@ def backbone(module, frame: Tensor) -> Tensor:
 def slot_encoder(module, features: Tensor, log_masks: Tensor) -> Tensor:
     values = F.conv2d(features, module.value.weight[:, :, None, None], module.value.bias)
     masked = values.unsqueeze(1) * log_masks.exp().unsqueeze(2)  # B K D h w
-    if module.pooling == "mask":
+    if isinstance(module, MaskPooling):
         return masked.sum((-2, -1)) / log_masks.exp().sum((-2, -1)).unsqueeze(-1)
     return masked.mean((-2, -1))
 
@@ -226,11 +220,11 @@ class PlainVONet(VONet):
         self.__dict__.update(copy.deepcopy(model).__dict__)
         for parameter in self.parameters():
             parameter.data = parameter.data.contiguous()
+        self.decoder.forward = lambda frames, latents, log_masks, update: token_losses(
+            self.decoder, frames, latents, update
+        )
 
     def encode_frame(self, frame: Tensor, slots: Tensor) -> tuple[Tensor, Tensor]:
         features = backbone(self.backbone, frame)
         log_masks = attention(self.attention, features, self.context(slots))
         return log_masks, trajectory(self.trajectory, slot_encoder(self.slot_encoder, features, log_masks), slots)
-
-    def decode(self, frames: Tensor, latents: Tensor, log_masks: Tensor, update: int) -> dict[str, Tensor]:
-        return token_losses(self.decoder, frames, latents, update)

@@ -11,8 +11,6 @@ from torch import nn
 from tests import plain
 from vonet.blocks.autoregressive import ROWS, CausalTransformer, CausalTransformerConfig, causal_attention
 from vonet.blocks.broadcast import (
-    ShadedColour,
-    ShadedColourConfig,
     SpatialBroadcast,
     SpatialBroadcastConfig,
     blend,
@@ -70,37 +68,6 @@ def test_instance_norm_of_any_order_in_memory(maps, side):
     )
     for x in (wide[:, ::2, :, 1:-1], wide[:, 3:, :, 2:].transpose(2, 3), *([strange] if maps == 1 else [])):
         torch.testing.assert_close(norm(x), F.instance_norm(x), atol=1e-5, rtol=1e-5)
-
-
-def hard_masks(top, left, size=(20, 24)):
-    """Two slots: a box of 4 x 6 cells, and the rest."""
-    box = torch.zeros(size, dtype=torch.bool)
-    box[top : top + 4, left : left + 6] = True
-    return torch.stack([box, ~box]).float().clamp(min=1e-9).log()[None]
-
-
-def test_a_shaded_colour_goes_with_its_mask():
-    """The same latent under the same mask elsewhere paints the same thing elsewhere."""
-    painter = ShadedColour(ShadedColourConfig(), 8, (20, 24))
-    torch.nn.init.normal_(painter.coefficients[-1].weight)
-    latents = torch.randn(1, 2, 8)
-    here, there = (painter(latents, hard_masks(*corner))[0, 0] for corner in ((3, 5), (11, 14)))
-    torch.testing.assert_close(here[:, 3:7, 5:11], there[:, 11:15, 14:20], atol=1e-4, rtol=1e-4)
-    assert here[:, 3:7, 5:11].flatten(1).std(dim=1).min() > 0.01
-
-
-def test_a_shaded_colour_has_one_hue():
-    """Without shine, all its cells are multiples of one colour; at first it is grey."""
-    painter = ShadedColour(ShadedColourConfig(), 8, (20, 24))
-    latents, masks = torch.randn(1, 2, 8), hard_masks(3, 5)
-    assert (painter(0 * latents, masks) - 0.5).abs().max() < 1e-5
-    torch.nn.init.normal_(painter.coefficients[-1].weight)
-    with torch.no_grad():
-        painter.coefficients[-1].weight[3 + len(painter.powers) :] = 0  # the shine
-    picture = painter(latents, masks)[0, 0].flatten(1)
-    assert torch.linalg.matrix_rank(picture, rtol=1e-4) == 1
-    with pytest.raises(BadInput, match="shading of order 0"):
-        ShadedColourConfig(order=0)
 
 
 @PRECISIONS

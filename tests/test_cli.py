@@ -1,3 +1,4 @@
+import json
 import os
 import re
 import shlex
@@ -9,8 +10,10 @@ import numpy as np
 import pytest
 
 from results import __main__ as results
-from vonet import cli, demo, experiments, reproduce, weights
+from vonet import cli, experiments
+from vonet.commands import demo, reproduce
 from vonet.data.sprites import sprite_videos
+from vonet.experiments import weights
 
 
 def run(monkeypatch, *arguments):
@@ -22,52 +25,92 @@ def test_demo_learns_scores_segments_and_reports_and_uses_again_what_there_is(mo
     monkeypatch.setattr(demo, "VIDEOS", {"train": 3, "validation": 1, "test": 1})
     run(monkeypatch, "demo", "--updates", 2, "--out", tmp_path / "demo")
     said = capsys.readouterr().out
-    for words in ("FG-ARI", "k-means", "report.html", "frames per second", "Next: vonet segment"):
+    for words in ("FG-ARI", "k-means", "mixture (no learning)", "report.html", "frames per second", "vonet segment"):
         assert words in said
-    assert weights.load(tmp_path / "demo/run")[1].name == "laptop-quick"
-    assert (tmp_path / "demo/run/report.html").stat().st_size > 10_000
-    assert len(list((tmp_path / "demo/segmented/just-trained").rglob("*.mp4"))) == 1
-    learned = (tmp_path / "demo/run/model.safetensors").read_bytes()
+    for row in ("vonet-sprites (trained)", "vonet-sprites (untrained)"):  # a score counts beside the untrained model's
+        assert row in said
+    assert "by `mixture`, which does not learn" in said
+    assert weights.load(tmp_path / "demo/trained")[1].name == "vonet-sprites"
+    assert (tmp_path / "demo/trained/report.html").stat().st_size > 10_000
+    assert len(list((tmp_path / "demo/segmented").rglob("*.mp4"))) == 1
+    learned = (tmp_path / "demo/trained/model.safetensors").read_bytes()
     run(monkeypatch, "demo", "--updates", 2, "--out", tmp_path / "demo")
-    assert "has learned already" in capsys.readouterr().out
-    assert (tmp_path / "demo/run/model.safetensors").read_bytes() == learned
+    assert "is trained already" in capsys.readouterr().out
+    assert (tmp_path / "demo/trained/model.safetensors").read_bytes() == learned
 
 
 def test_what_is_reported_is_run_again_and_compared(monkeypatch, tmp_path, capsys):
-    quick = experiments.get("laptop-quick")
-    short = replace(quick, training=replace(quick.training, updates=2), measured={"fg_ari": 12.3, "offline_miou": 45.6})
+    sprites = experiments.get("vonet-sprites")
+    training = replace(sprites.training, updates=2)
+    short = replace(sprites, training=training, measured={"fg_ari": 12.3, "offline_miou": 45.6})
     monkeypatch.setattr(experiments, "get", lambda name: short)
-    small = replace(reproduce.REPORTED["laptop"][0], videos={"train": 2, "validation": 1})
-    monkeypatch.setattr(reproduce, "REPORTED", {"laptop": (small,)})
-    run(monkeypatch, "reproduce", "laptop", "--seeds", 0, "--out", tmp_path)
+    small = replace(reproduce.reported()["sprites"][0], videos={"train": 2, "validation": 1})
+    monkeypatch.setattr(reproduce, "reported", lambda: {"sprites": (small,)})
+    run(monkeypatch, "reproduce", "sprites", "--seeds", 0, "--out", tmp_path)
     *_, first, second = capsys.readouterr().out.strip().splitlines()
-    assert re.fullmatch(r"\| laptop-quick \| fg_ari \| 12\.3 \| (\S+) \(\1\) \|", first)
-    assert re.fullmatch(r"\| laptop-quick \| offline_miou \| 45\.6 \| (\S+) \(\1\) \|", second)
-    monkeypatch.setattr(experiments, "get", lambda name: replace(short, measured={}))  # such as an ablation
-    run(monkeypatch, "reproduce", "laptop", "--seeds", 0, "--out", tmp_path)
+    assert re.fullmatch(r"\| vonet-sprites \| fg_ari \| 12\.3 \| (\S+) \(\1\) \|", first)
+    assert re.fullmatch(r"\| vonet-sprites \| offline_miou \| 45\.6 \| (\S+) \(\1\) \|", second)
+    monkeypatch.setattr(experiments, "get", lambda name: replace(short, measured={}))
+    run(monkeypatch, "reproduce", "sprites", "--seeds", 0, "--out", tmp_path)
     last = capsys.readouterr().out.strip().splitlines()[-4:]
-    assert [line.split(" | ")[1:3] for line in last] == [[score, "docs/ablations.md"] for score in reproduce.SCORES]
+    assert [line.split(" | ")[1:3] for line in last] == [[score, "not measured"] for score in reproduce.SCORES]
     with pytest.raises(SystemExit):
         run(monkeypatch, "reproduce", "everything")
-    assert "nothing is reported as 'everything'; possible: laptop" in capsys.readouterr().err
+    assert "nothing is reported as 'everything'; possible: sprites" in capsys.readouterr().err
 
 
 def test_all_that_is_reported_of_other_methods_can_be_run_again():
-    reported = {one.experiment: one.seeds for one in reproduce.REPORTED["methods"]}
+    reported = {one.experiment: one.seeds for one in reproduce.reported()["methods"]}
     recorded = {folder.name: len(results.seeds_of(folder)) for folder in results.folders(results.HERE)}
     assert {name: len(seeds) for name, seeds in reported.items()} == {name: recorded[name] for name in results.OTHERS}
 
 
-def test_experiments_are_listed_and_shown(monkeypatch, capsys):
-    run(monkeypatch, "experiments")
-    assert "vonet-movi-e-wo-replay" in capsys.readouterr().out
-    run(monkeypatch, "experiments", "vonet-movi-a")
-    assert '"slot_dim": 128' in capsys.readouterr().out
+def listed(monkeypatch, capsys, *arguments):
+    """The names that `vonet list` prints."""
+    run(monkeypatch, "list", *arguments)
+    return [line for line in capsys.readouterr().out.splitlines() if not line.startswith(" ")]
+
+
+def test_experiments_are_listed_filtered_and_shown(monkeypatch, capsys):
+    everything = listed(monkeypatch, capsys)
+    assert {"vonet-sprites", "mixture", "vonet-movi-e", "savi-movi-a"} <= set(everything)
+    assert not any("wo-replay" in name for name in everything)  # ablations are hidden unless asked for
+    assert "vonet-movi-e-wo-replay" in listed(monkeypatch, capsys, "--ablations")
+    assert listed(monkeypatch, capsys, "vonet-movi-e-wo-replay") == ["vonet-movi-e-wo-replay"]
+    assert listed(monkeypatch, capsys, "savi") == ["savi-laptop-a", *(f"savi-movi-{level}" for level in "abcde")]
+    assert listed(monkeypatch, capsys, "savi", "--level", "b") == ["savi-movi-b"]
+    assert all(name.endswith("-a") for name in listed(monkeypatch, capsys, "--level", "A"))
+    run(monkeypatch, "list", "vonet-movi-a", "--config")
+    assert json.loads(capsys.readouterr().out)["model"]["slot_dim"] == 128
+    run(monkeypatch, "list", "vonet-movi-a", "--json")
+    (told,) = json.loads(capsys.readouterr().out)
+    assert told["paper"] == {"fg_ari": 91.0, "miou": 60.5}
+
+
+def test_importing_vonet_builds_no_experiment():
+    code = """
+import sys, vonet
+assert "torch" not in sys.modules
+from vonet.experiments import registry
+built = [name for name in sys.modules if name.startswith(("vonet.model.", "vonet.baselines.", "vonet.variants."))]
+assert len(registry.names()) > 60 and not built, built
+registry.get("savi-movi-a")
+assert "vonet.baselines.savi" in sys.modules and "vonet.baselines.simone" not in sys.modules
+"""
+    subprocess.run([sys.executable, "-c", code], check=True)
+
+
+def test_a_method_without_parameters_is_not_trained(monkeypatch, tmp_path, capsys):
+    with pytest.raises(SystemExit) as end:
+        run(monkeypatch, "train", "mixture", "--data", tmp_path)
+    assert end.value.code == 2
+    assert capsys.readouterr().err.startswith("vonet: mixture has no parameters to train: use it as it is, with vonet")
 
 
 def test_mistakes_get_a_sentence_not_a_traceback(tmp_path):
     for arguments, words in [
-        (["experiments", "vonet-movi-z"], "vonet: there is no experiment 'vonet-movi-z'; perhaps you meant"),
+        (["list", "vonet-movi-z", "--config"], "vonet: there is no experiment 'vonet-movi-z'; perhaps you meant"),
+        (["list", "nonsense"], "vonet: no experiment matches 'nonsense'"),
         (["demo", "--updates", "0", "--out", str(tmp_path)], "vonet: 0 updates were asked for"),
     ]:
         done = subprocess.run([sys.executable, "-m", "vonet", *arguments], capture_output=True, text=True, check=False)
@@ -80,12 +123,12 @@ def test_mistakes_get_a_sentence_not_a_traceback(tmp_path):
 
 
 def test_help_fits_on_a_screen_and_begins_with_what_a_newcomer_needs():
-    lines = cli._parser().format_help().splitlines()
+    lines = cli.make_parser().format_help().splitlines()
     assert len(lines) <= 24
     assert max(map(len, lines)) <= 80
     first = [line.split()[:2] for line in lines if line.startswith("  vonet ")]
     assert first == [["vonet", "demo"], ["vonet", "segment"], ["vonet", "train"]]
-    for name in cli.commands_of(cli._parser()):
+    for name in cli.commands_of(cli.make_parser()):
         assert any(line.startswith(f"  {name} ") for line in lines), name
 
 
@@ -100,10 +143,10 @@ def test_bash_completes_commands_and_options(monkeypatch, capsys):
     run(monkeypatch, "completion", "bash")
     script = capsys.readouterr().out
     assert completed(script, "vonet", "se") == ["segment"]
-    assert set(completed(script, "vonet", "")) == set(cli.commands_of(cli._parser()))
+    assert set(completed(script, "vonet", "")) == set(cli.commands_of(cli.make_parser()))
     assert completed(script, "vonet", "segment", "--ov") == ["--overwrite"]
     assert completed(script, "vonet", "segment", "a.mp4", "--s") == [
-        *("--slots", "--start", "--min-probability", "--seed", "--split"),
+        *("--slots", "--start", "--seed", "--split"),
     ]
     assert completed(script, "vonet", "segment", "clip") == []  # names of files are bash's own to complete
 
@@ -116,7 +159,7 @@ def test_commands_and_options_are_completed_behind_own_files(monkeypatch, capsys
     assert completed(script, "vonet", "--with", "a.py", "--with", "b.py", "segment", "--ov") == ["--overwrite"]
     run(monkeypatch, "completion", "fish")
     lines = capsys.readouterr().out.splitlines()
-    before = f"complete -c vonet -n 'not __fish_seen_subcommand_from {' '.join(cli.commands_of(cli._parser()))}'"
+    before = f"complete -c vonet -n 'not __fish_seen_subcommand_from {' '.join(cli.commands_of(cli.make_parser()))}'"
     assert lines[0].startswith(f"{before} -l with -r -F ")
     assert sum(line.startswith(f"{before} -f -a segment ") for line in lines) == 1
 
@@ -126,7 +169,7 @@ def test_other_shells_and_shells_that_are_not(monkeypatch, capsys):
     assert "bashcompinit\n_vonet()" in capsys.readouterr().out
     run(monkeypatch, "completion", "fish")
     lines = capsys.readouterr().out.splitlines()
-    option = "complete -c vonet -n '__fish_seen_subcommand_from segment' -l overwrite -d 'replace results that are"
+    option = "complete -c vonet -n '__fish_seen_subcommand_from segment' -l overwrite -d 'replace existing results'"
     assert sum(line.startswith(option) for line in lines) == 1
     with pytest.raises(SystemExit) as end:
         run(monkeypatch, "completion", "cmd")
@@ -152,7 +195,7 @@ def test_a_full_disc_under_what_is_printed_gets_a_sentence():
         done = subprocess.run(command, stdout=full, stderr=subprocess.PIPE, text=True, check=False)
     assert done.returncode == 2
     assert done.stderr == (
-        "vonet: what is printed cannot be written (No space left on device): make room, or print elsewhere\n"
+        "vonet: the output cannot be written (No space left on device): make room, or print elsewhere\n"
     )
 
 
@@ -161,14 +204,14 @@ def test_nothing_asked_for_is_answered_with_the_help(monkeypatch, capsys):
         run(monkeypatch)
     said = capsys.readouterr()
     assert (end.value.code, said.out) == (2, "")
-    assert said.err == cli._parser().format_help()
+    assert said.err == cli.make_parser().format_help()
 
 
 def test_ctrl_c_ends_without_a_traceback(monkeypatch, capsys):
     def stopped(arguments):
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(cli, "_list", stopped)
+    monkeypatch.setattr("vonet.commands.list.run", stopped)
     with pytest.raises(SystemExit) as end:
         run(monkeypatch, "list")
     assert (end.value.code, capsys.readouterr().err) == (130, "vonet: stopped\n")

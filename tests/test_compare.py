@@ -6,14 +6,15 @@ import sys
 
 import pytest
 
-from vonet import experiments, weights
-from vonet.evaluation.compare import compare
+from vonet import experiments
 from vonet.data.sprites import sprite_videos
 from vonet.data.video import ArrayVideo
 from vonet.errors import BadInput
+from vonet.evaluation.compare import compare
 from vonet.evaluation.protocol import PROTOCOLS, SCORES
 from vonet.evaluation.report import Report
 from vonet.evaluation.run import MODEL, Row, evaluate_trivial
+from vonet.experiments import weights
 
 
 def evaluation(name, fg_ari, videos=2, seeds=1, **about):

@@ -143,7 +143,7 @@ def run(words: list[str]) -> None:
         found for word in arguments for found in (sorted(map(str, Path().glob(word))) if "*" in word else [word])
     ]
     given = [word.removesuffix("...") for word in expanded]  # RUN...: one or more
-    command = cli._parser().parse_args(given).run.__name__.removeprefix("_")
+    command = cli.make_parser().parse_args(given).run.__name__.removeprefix("_")
     with as_in_a_new_process():  # so a command that lacks `--with` fails
         cli.main([*given, *shlex.split(SHORTER.get(command, ""))])
 
@@ -211,7 +211,7 @@ def _check_ours(words: list[str]) -> None:
     words = words[2:] if words[0] == "--with" else words
     if words in ([], ["COMMAND"], ["--help"], ["--version"]):
         return
-    known = cli.commands_of(cli._parser())
+    known = cli.commands_of(cli.make_parser())
     assert words[0] in known, words
     _, parser = known[words[0]]
     options = {name for action in parser._actions for name in action.option_strings}

@@ -1,6 +1,7 @@
 """Files of the user's own: what they may add, and what is said when they are wrong. docs/extending has whole examples,
 which tests/test_documentation.py runs."""
 
+import subprocess
 import sys
 from dataclasses import dataclass, replace
 
@@ -11,12 +12,13 @@ from torch import nn
 import vonet
 from tests.own_parts import as_in_a_new_process
 from tests.reduced import reduced_experiment
-from vonet import cli, experiments, weights
+from vonet import cli, experiments
+from vonet.commands.extensions import use
 from vonet.data.video import ArrayVideo
 from vonet.errors import BadInput
 from vonet.evaluation.protocol import LESS_IS_BETTER, score
 from vonet.evaluation.report import cell
-from vonet.commands.extensions import use
+from vonet.experiments import weights
 from vonet.model.vonet import VONet, VONetConfig
 
 
@@ -73,7 +75,8 @@ def test_a_file_that_cannot_be_used_gets_a_sentence(tmp_path, capsys, name, text
 
 @dataclass(frozen=True, kw_only=True)
 class MineConfig(VONetConfig):
-    pass
+    def build(self):
+        return Mine(self)
 
 
 class Mine(VONet):
@@ -88,7 +91,7 @@ def mine(name="mine", kind=MineConfig):
 
 def test_weights_of_an_own_model_need_its_file_and_say_so(tmp_path):
     with as_in_a_new_process():
-        vonet.add_experiment(mine(), Mine)
+        vonet.add_experiment(mine())
         assert "mine" in experiments.names()
         weights.save(tmp_path, experiments.get("mine").build_model(seed=0), mine())
         model, experiment = vonet.load(tmp_path)
@@ -101,35 +104,52 @@ def test_weights_of_an_own_model_need_its_file_and_say_so(tmp_path):
 
 
 def test_an_own_experiment_may_be_added_again_but_replaces_none_of_ours():
-    vonet.add_experiment(mine(), Mine)
-    vonet.add_experiment(replace(mine(), summary="better"), Mine)
+    vonet.add_experiment(mine())
+    vonet.add_experiment(replace(mine(), summary="better"))
     assert experiments.get("mine").summary == "better"
-    with pytest.raises(BadInput, match="there is an experiment 'laptop-a' already"):
-        vonet.add_experiment(mine("laptop-a"), Mine)
-    ours_with_another_name = replace(experiments.get("laptop-a"), name="laptop-mine")
-    with pytest.raises(BadInput, match="a VONetConfig describes a model of vonet already"):
-        vonet.add_experiment(ours_with_another_name, Mine)
-    vonet.add_experiment(ours_with_another_name)
-    assert experiments.get("laptop-mine").model == experiments.get("laptop-a").model
+    with pytest.raises(BadInput, match="there is an experiment 'vonet-sprites' already"):
+        vonet.add_experiment(mine("vonet-sprites"))
+    vonet.add_experiment(replace(experiments.get("vonet-sprites"), name="my-sprites"))
+    assert experiments.get("my-sprites").model == experiments.get("vonet-sprites").model
 
 
 def test_a_part_may_not_be_called_as_one_of_ours():
     """Or our own weights would be read with it."""
     with pytest.raises(BadInput, match="there is a SAViConfig in vonet already"):
-        vonet.add_experiment(mine(kind=type("SAViConfig", (MineConfig,), {})), Mine)
+        vonet.add_experiment(mine(kind=type("SAViConfig", (MineConfig,), {})))
+
+
+def test_a_description_that_builds_no_model_is_refused():
+    """In a process of its own: where types are checked, that check comes first."""
+    code = """
+import vonet
+from dataclasses import dataclass, replace
+
+@dataclass(frozen=True)
+class NobodyConfig:
+    losses = ("reconstruction", "kl")
+
+try:
+    vonet.add_experiment(replace(vonet.experiments.get("vonet-sprites"), name="nobody", model=NobodyConfig()))
+except vonet.BadInput as error:
+    print(error)
+"""
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout.startswith("NobodyConfig has no method build(), which must return the model that it describes")
 
 
 def test_what_a_model_lacks_is_said():
-    with pytest.raises(BadInput, match="nobody has said which model a MineConfig describes"):
-        vonet.add_experiment(mine())
-
     class Poor(nn.Module):
         size, cells, slots = (32, 32), (16, 16), 4
 
         def __init__(self, config):
             super().__init__()
 
-    vonet.add_experiment(mine(), Poor)
+    class PoorConfig(MineConfig):
+        def build(self):
+            return Poor(self)
+
+    vonet.add_experiment(mine(kind=PoorConfig))
     with pytest.raises(BadInput, match="Poor lacks enlargement, initial_state, unroll, parameter_groups: "):
         experiments.get("mine").build_model()
 

@@ -11,16 +11,17 @@ import torch
 from tests import plain
 from tests.reduced import random_clip, reduced, small_model
 from vonet.blocks.autoregressive import CausalTransformerConfig
-from vonet.blocks.broadcast import ShadedColourConfig
 from vonet.errors import BadInput
 from vonet.interface import Clip, total
-from vonet.model.attention import ContextMapConfig, DotAttention, DotAttentionConfig, ScaleShiftConfig, UNetAttention
+from vonet.model.attention import ContextMapConfig, DotAttention, DotAttentionConfig, UNetAttention
 from vonet.model.backbone import BackboneConfig
-from vonet.variants.broadcast_decoder import BroadcastDecoder, BroadcastDecoderConfig
-from vonet.model.regions import RegionsConfig
 from vonet.model.sequential_vae import SequentialVAEConfig
-from vonet.model.slots import SlotEncoder, SlotEncoderConfig, Trajectory, TrajectoryConfig
+from vonet.model.slots import SlotEncoderConfig, Trajectory, TrajectoryConfig
 from vonet.model.vonet import VONet, VONetConfig
+from vonet.variants.broadcast_decoder import BroadcastDecoder, BroadcastDecoderConfig
+from vonet.variants.mask_pooling import MaskPoolingConfig
+from vonet.variants.reduced_unet import ReducedUNetAttention, ReducedUNetAttentionConfig
+from vonet.variants.scale_shift import ScaleShiftConfig
 
 PAPER = VONetConfig()
 ATTENTION = PAPER.attention
@@ -30,20 +31,11 @@ KINDS = {
     "dot": replace(PAPER, attention=DotAttentionConfig()),
     "blend": replace(PAPER, decoder=BroadcastDecoderConfig(reading="blend"), enlargement="bilinear"),
     "mixture": replace(PAPER, decoder=BroadcastDecoderConfig(reading="mixture", reduction=2)),
-    "laptop": replace(
+    "variants": replace(
         PAPER,
-        attention=replace(
-            ATTENTION,
-            conditioning=ScaleShiftConfig(),
-            reduction=2,
-        ),
-        decoder=BroadcastDecoderConfig(painter=ShadedColourConfig(), reduction=2),
-        enlargement="bilinear",
-    ),
-    "regions": replace(
-        PAPER,
-        regions=RegionsConfig(cell=2),
-        decoder=BroadcastDecoderConfig(painter=ShadedColourConfig(), reduction=2),
+        attention=ReducedUNetAttentionConfig(conditioning=ScaleShiftConfig()),
+        slot_encoder=MaskPoolingConfig(),
+        decoder=BroadcastDecoderConfig(reduction=2),
         enlargement="bilinear",
     ),
     "no-prior": replace(PAPER, sequential_vae=SequentialVAEConfig(prior=None)),
@@ -86,7 +78,7 @@ def test_masks_sum_to_one_at_extreme_logits():
 
 def test_permuting_the_slots_permutes_everything_and_leaves_the_losses(model):
     clip, order = random_clip(2, 3), torch.tensor([2, 0, 3, 1])
-    state = model.unroll(random_clip(2, 1)).state  # where a video begins, the order in which regions are found counts
+    state = model.unroll(random_clip(2, 1)).state
     permuted = state.map(lambda x: x[:, order])
     ours, theirs = model(clip, permuted), model(clip, state)
     torch.testing.assert_close(ours.log_masks, theirs.log_masks[:, :, order], atol=1e-4, rtol=1e-4)
@@ -190,9 +182,9 @@ def test_any_number_of_slots_works_with_the_same_weights(model, slots):
     assert all(torch.isfinite(loss).all() for loss in output.losses.values())
 
 
-@pytest.mark.parametrize("pooling", ["frame", "mask"])
-def test_a_slot_sees_only_what_its_mask_covers(pooling):
-    encoder = SlotEncoder(SlotEncoderConfig(pooling=pooling), feature_dim=4, slot_dim=5)
+@pytest.mark.parametrize("config", [SlotEncoderConfig(), MaskPoolingConfig()])
+def test_a_slot_sees_only_what_its_mask_covers(config):
+    encoder = config.build(feature_dim=4, slot_dim=5)
     top = torch.zeros(1, 2, 6, 6)
     top[:, 0, :3], top[:, 1, 3:] = 1, 1  # slot 0 the top half, slot 1 the bottom half
     features = torch.randn(1, 4, 6, 6)
@@ -236,11 +228,11 @@ def test_a_slot_s_latent_depends_only_on_what_its_mask_covers():
     assert not torch.allclose(before[:, 1], after[:, 1])
 
 
-@pytest.mark.parametrize("pooling", ["frame", "mask"])
+@pytest.mark.parametrize("pooling", [SlotEncoderConfig(), MaskPoolingConfig()])
 @pytest.mark.parametrize(("dtype", "tolerance"), [(torch.float32, 1e-5), (torch.float64, 1e-10)])
 def test_the_encoder_equals_its_plain_form(dtype, tolerance, pooling):
     """All shortcuts together: masks and slots of the paper's model, at a size where every one is in use."""
-    config = replace(reduced(PAPER), size=(64, 64), slot_encoder=SlotEncoderConfig(pooling=pooling))
+    config = replace(reduced(PAPER), size=(64, 64), slot_encoder=pooling)
     fast = VONet(config).to(dtype).eval()
     slow = plain.PlainVONet(fast)
     clip, state = random_clip(2, 2, 64, dtype), fast.initial_state(2).detach()
@@ -268,26 +260,24 @@ def test_the_attention_equals_its_plain_form_at_the_paper_s_size():
     torch.testing.assert_close(ours, theirs, atol=2e-4, rtol=1e-5)  # logarithms of masks near zero are less exact
 
 
-@pytest.mark.parametrize("finer", [None, 1, 2])
+def reduced_unet(reduction: int) -> ReducedUNetAttentionConfig:
+    paper = reduced(PAPER).attention
+    unet = replace(paper.unet, channels=(4, 6))
+    return ReducedUNetAttentionConfig(unet=unet, transformer=paper.transformer, reduction=reduction)
+
+
 @pytest.mark.parametrize("reduction", [1, 2, 4])
-def test_the_attention_with_a_reduced_u_net_and_expected_masks_equals_its_plain_form(reduction, finer):
-    """The expected masks may be finer than the features."""
-    config = replace(reduced(PAPER).attention, reduction=reduction)
-    config = replace(config, unet=replace(config.unet, channels=(4, 6)))
-    expected = None
-    if finer is not None:
-        expected = torch.randn(2, 3, 16 * finer, 24 * finer, dtype=torch.float64).log_softmax(1)
-    attention = UNetAttention(config, 12, 10, (16, 24)).double().eval()
+def test_the_attention_with_a_reduced_u_net_equals_its_plain_form(reduction):
+    attention = reduced_unet(reduction).build(12, 10, (16, 24)).double().eval()
     features, context = torch.randn(2, 12, 16, 24, dtype=torch.float64), torch.randn(2, 3, 10, dtype=torch.float64)
     with torch.no_grad():
-        ours = attention(features, context, expected)
-        theirs = plain.attention(attention, features, context, expected)
+        ours, theirs = attention(features, context), plain.attention(attention, features, context)
     torch.testing.assert_close(ours, theirs, atol=1e-6, rtol=1e-6)
 
 
 def test_a_map_that_cannot_be_reduced_is_refused():
-    with pytest.raises(BadInput, match="a map of 16x18 cells cannot be reduced 4 times"):
-        UNetAttention(replace(reduced(PAPER).attention, reduction=4), 12, 10, (16, 18))
+    with pytest.raises(BadInput, match="Cannot reduce a map of 16x18 cells 4 times"):
+        reduced_unet(4).build(12, 10, (16, 18))
 
 
 def test_the_context_map_is_nearly_erased_by_the_norm_and_scale_shift_is_not():
@@ -330,7 +320,7 @@ def test_watching_does_not_run_what_only_learning_needs(model, monkeypatch):
 
 def test_evaluation_is_deterministic_and_training_draws(model):
     clip, state = random_clip(1, 2), model.initial_state(1)
-    name = model.decoder.losses[0]
+    name = next(iter(model(random_clip(1, 1)).losses))
     assert torch.equal(model(clip, state).losses[name], model(clip, state).losses[name])
     model.train()
     assert not torch.equal(model(clip, state).losses[name], model(clip, state).losses[name])
@@ -360,7 +350,11 @@ def test_kl_is_not_negative_and_is_the_sum_over_slots(model):
 # What is the same for all slots is taken away by the softmax over the slots: the bias of the U-Net's last layer (kept
 # because the U-Net is MONet's too, whose masks do depend on it), and, where masks come from scalar products alone, the
 # bias of the contexts.
-WITHOUT_GRADIENT = {UNetAttention: {"attention.unet.logits.bias"}, DotAttention: {"context.mlp.2.bias"}}
+WITHOUT_GRADIENT = {
+    UNetAttention: {"attention.unet.logits.bias"},
+    ReducedUNetAttention: {"attention.unet.logits.bias"},
+    DotAttention: {"context.mlp.2.bias"},
+}
 
 
 def test_every_parameter_gets_a_gradient(model):
@@ -472,7 +466,6 @@ BAD_OPTIONS = {
         "is_first is [True, False]; expected a tensor of one boolean per frame: (1, 2)"
     ),
     "vonet.VONetConfig(slots=2.5)": "2.5 slots were asked for; a model needs a whole number of them, at least 1",
-    "slots.SlotEncoderConfig(pooling='area')": "pooling is 'area'; possible are 'frame', 'mask'",
     "broadcast_decoder.BroadcastDecoderConfig(reading='sum')": "reading is 'sum'; possible are 'blend', 'mixture'",
     "vonet.VONetConfig(enlargement='cubic')": "enlargement is 'cubic'; possible are 'nearest', 'bilinear'",
     "vimon.ViMONConfig(segments='best')": "segments is 'best'; possible are 'painted', 'found'",
@@ -482,7 +475,8 @@ BAD_OPTIONS = {
 def test_values_of_a_wrong_type_get_a_sentence():
     """In a process of its own: where shapes and types are checked, the check of types comes first."""
     code = "import torch\nfrom vonet import interface\nfrom vonet.errors import BadInput\n"
-    code += "from vonet.baselines import vimon\nfrom vonet.model import broadcast_decoder, slots, vonet\n"
+    code += "from vonet.baselines import vimon\nfrom vonet.model import vonet\n"
+    code += "from vonet.variants import broadcast_decoder\n"
     for expression in BAD_OPTIONS:
         code += f"try:\n    {expression}\nexcept BadInput as error:\n    print(error)\n"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)

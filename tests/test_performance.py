@@ -8,6 +8,7 @@ import torch
 
 from tests.reduced import reduced_experiment
 from vonet import experiments
+from vonet.performance import compile_encoder
 
 COMPILED = """
 import torch
@@ -38,7 +39,8 @@ def test_compiling_is_the_model_s_own_affair(monkeypatch):
     monkeypatch.setattr(torch, "compile", lambda function: lambda *args: function(*args))
     experiment = reduced_experiment(experiments.get("vonet-movi-a"))
     torch.manual_seed(1)
-    model = experiment.build_model(seed=0, compile=True).eval()
+    model = experiment.build_model(seed=0).eval()
+    assert compile_encoder(model)
     drawn = torch.rand(1)
     torch.manual_seed(1)
     assert torch.equal(torch.rand(1), drawn)
@@ -59,9 +61,9 @@ def test_without_a_compiler_the_model_works_and_says_so(monkeypatch):
         return fail
 
     monkeypatch.setattr(torch, "compile", broken)
-    experiment = reduced_experiment(experiments.get("vonet-movi-a"))
+    model = reduced_experiment(experiments.get("vonet-movi-a")).build_model()
     with pytest.warns(UserWarning, match=r"does not work here \(no C\+\+ compiler found\); continuing without it"):
-        model = experiment.build_model(compile=True)
+        assert not compile_encoder(model)
     assert "encode_frame" not in vars(model)
     model.step(torch.rand(1, 3, 32, 32), model.initial_state(1))
 

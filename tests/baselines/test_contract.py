@@ -8,7 +8,7 @@ import pytest
 import torch
 
 from tests.reduced import reduced, reduced_experiment
-from vonet import experiments, weights
+from vonet import experiments
 from vonet.baselines.scalor import BoxConfig
 from vonet.blocks.component import ComponentDecoderConfig, ComponentEncoderConfig
 from vonet.blocks.unet import UNetConfig
@@ -17,7 +17,7 @@ from vonet.data.video import ArrayVideo
 from vonet.errors import BadInput
 from vonet.evaluation.protocol import PROTOCOLS
 from vonet.evaluation.run import MODEL, evaluate_model
-from vonet.experiments.models import build
+from vonet.experiments import weights
 from vonet.interface import Clip, EmptyState, StreamingModel, VideoModel, total
 from vonet.schedule import constant
 from vonet.training.loop import Training
@@ -221,7 +221,7 @@ def test_every_option_is_read(row, monkeypatch):
 
     for kind in {type(part) for part in parts}:
         monkeypatch.setattr(kind, "__getattribute__", spy)
-    model = build(config)
+    model = config.build()
     model(clip_of(model, row))  # schedules are read when they are used
     assert options - seen == set()
 

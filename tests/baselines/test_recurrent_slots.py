@@ -8,7 +8,6 @@ import torch
 from tests.reduced import random_clip, reduced
 from vonet import experiments
 from vonet.errors import BadInput
-from vonet.experiments.models import build
 from vonet.interface import Clip, total
 
 KINDS = ("savi-movi-a", "savi-laptop-a", "steve-movi-a")
@@ -16,7 +15,7 @@ KINDS = ("savi-movi-a", "savi-laptop-a", "steve-movi-a")
 
 def made(name):
     """In evaluation mode and with weights away from their symmetric start."""
-    model = build(reduced(experiments.get(name).model)).eval()
+    model = reduced(experiments.get(name).model).build().eval()
     with torch.no_grad():
         for parameter in model.parameters():
             parameter += 0.05 * torch.randn_like(parameter)

@@ -10,8 +10,10 @@ from torch import nn
 
 from tests.reduced import random_clip, reduced
 from vonet import experiments
-from vonet.baselines import scalor
-from vonet.baselines.scalor import (
+from vonet.baselines.scalor import scalor
+from vonet.baselines.scalor.conv_lstm import ConvLSTMCell
+from vonet.baselines.scalor.glimpse import GlimpseDecoder, GlimpseEncoder, crop, paste
+from vonet.baselines.scalor.scalor import (
     EPS,
     SCALOR,
     Annealed,
@@ -23,8 +25,6 @@ from vonet.baselines.scalor import (
     bernoulli_divergence,
     limited,
 )
-from vonet.baselines.scalor.conv_lstm import ConvLSTMCell
-from vonet.baselines.scalor.glimpse import GlimpseDecoder, GlimpseEncoder, crop, paste
 from vonet.errors import BadInput
 from vonet.interface import Clip
 from vonet.training.optimizer import RMSpropConfig

@@ -8,10 +8,10 @@ import torch.nn.functional as F
 
 from tests.reduced import random_clip, reduced
 from vonet import experiments
-from vonet.baselines.vimon import GRU_RANGE, ViMON, ViMONConfig, ViMONState
+from vonet.baselines.vimon import GRU_RANGE, SubsampledUNet, ViMON, ViMONConfig, ViMONState
 from vonet.blocks.broadcast import mask_divergence, mixture_error
 from vonet.blocks.gaussian import Gaussian, unit_divergence
-from vonet.blocks.unet import SubsampledUNet, UNetConfig
+from vonet.blocks.unet import UNetConfig
 from vonet.errors import BadInput
 from vonet.interface import Clip
 

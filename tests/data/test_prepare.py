@@ -363,8 +363,8 @@ def test_inspecting_a_folder_from_within_leaves_it_alone(tmp_path):
 def test_commands_say_mistakes_in_a_sentence(tmp_path):
     (tmp_path / "empty").mkdir()
     for arguments, words in [
-        (["generate"], "no level was given; possible are A, B, C, D and E"),
-        (["generate", "Z"], "level 'Z' was asked for"),
+        (["generate"], "no world was given; possible are A, B, C, D, E, sprites"),
+        (["generate", "Z"], "there is no world 'Z'; possible are A"),
         (["generate", "A", "--train", 0, "--validation", 0, "--out", "x"], "no videos were asked for"),
         (["generate", "A", "--train", -1, "--out", "x"], "-1 videos"),
         (["generate", "A", "--workers", 0, "--out", "x"], "0 workers"),

@@ -7,8 +7,9 @@ import torch.nn.functional as F
 
 from vonet.errors import BadInput
 from vonet.evaluation import metrics, protocol
-from vonet.evaluation.protocol import NULL, PROTOCOLS, SCORES, Scorer, score
-from vonet.evaluation.segmentation import perfect_masks, winners
+from vonet.evaluation.protocol import PROTOCOLS, SCORES, Scorer, score
+from vonet.evaluation.run import _perfect_masks as perfect_masks
+from vonet.interface import NULL, segment_ids
 
 
 def two_objects(frames=12):
@@ -78,7 +79,10 @@ def test_background_is_a_segment_of_miou_for_vonet_and_not_for_videosaur():
 def test_null_pixels_for_vonet_and_for_no_other():
     probabilities = torch.tensor([0.30, 0.28, 0.22, 0.20]), torch.tensor([0.31, 0.29, 0.2, 0.2])
     log_masks = torch.stack(probabilities, dim=-1).log().view(4, 1, 2)
-    sure = {name: winners(log_masks, (1, 2), "nearest", rules.min_probability).tolist() for name, rules in PROTOCOLS.items()}
+    sure = {
+        name: segment_ids(log_masks, None, (1, 2), "nearest", rules.min_probability).tolist()
+        for name, rules in PROTOCOLS.items()
+    }
     assert sure == {"vonet": [[NULL, 1]], "savi": [[1, 1]], "steve": [[1, 1]], "videosaur": [[1, 1]]}
 
 
@@ -152,19 +156,19 @@ def test_an_unknown_protocol_is_refused():
 # From masks to ids
 
 
-def test_winners_are_the_argmax_at_the_new_size():
+def test_ids_are_the_argmax_at_the_new_size():
     log_masks = torch.randn(3, 5, 4, 6).log_softmax(dim=1)
-    ids = winners(log_masks, (8, 12), "nearest", None)
+    ids = segment_ids(log_masks, None, (8, 12), "nearest", None)
     assert np.array_equal(ids, log_masks.argmax(dim=1).add(1).numpy().repeat(2, 1).repeat(2, 2))
     smooth = F.interpolate(log_masks, size=(8, 12), mode="bilinear").argmax(dim=1).add(1)
-    assert np.array_equal(winners(log_masks, (8, 12), "bilinear", None), smooth.numpy())
+    assert np.array_equal(segment_ids(log_masks, None, (8, 12), "bilinear", None), smooth.numpy())
 
 
 def test_perfect_masks_are_perfect_where_cells_are_pixels_and_only_there():
     rng = np.random.default_rng(0)
     ids = rng.integers(0, 4, (2, 4, 4)).repeat(4, 1).repeat(4, 2) * 9
     for cells, exact in (((16, 16), True), ((4, 4), True), ((3, 3), False)):
-        found = winners(perfect_masks(ids, cells), (16, 16), "nearest", None)
+        found = segment_ids(perfect_masks(ids, cells), None, (16, 16), "nearest", None)
         assert (metrics.ari(ids, found) == 1) == exact
 
 
@@ -175,5 +179,7 @@ def test_bilinear_masks_lose_less_of_small_things():
     for number, (y, x, r) in enumerate([(13, 20, 4.3), (40, 33, 6.2), (22, 50, 3.6), (50, 12, 5.1)], start=1):
         ids[0][(down - y) ** 2 + (across - x) ** 2 < r**2] = number
     masks = perfect_masks(ids, (32, 32))
-    nearest, bilinear = (metrics.miou(ids, winners(masks, (64, 64), how, None)) for how in ("nearest", "bilinear"))
+    nearest, bilinear = (
+        metrics.miou(ids, segment_ids(masks, None, (64, 64), how, None)) for how in ("nearest", "bilinear")
+    )
     assert 0.7 < nearest < bilinear < 1

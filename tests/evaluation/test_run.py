@@ -11,7 +11,7 @@ import pytest
 import torch
 from sklearn.cluster import KMeans
 
-from vonet import experiments, weights
+from vonet import experiments
 from vonet.data.generate import generate
 from vonet.data.scenes.video import WorldConfig
 from vonet.data.sprites import sprite_videos
@@ -22,6 +22,7 @@ from vonet.evaluation.protocol import NULL, PROTOCOLS, SCORES
 from vonet.evaluation.report import Report
 from vonet.evaluation.run import PERFECT, Row, evaluate_model, evaluate_trivial, summary
 from vonet.evaluation.trivial import TRIVIAL, _fitted, inertia
+from vonet.experiments import weights
 from vonet.interface import State, StepOutput
 
 VONET = PROTOCOLS["vonet"]
@@ -123,8 +124,7 @@ def test_videos_of_another_size_are_brought_to_the_model_and_scored_at_their_own
 def test_streaming_and_offline_give_the_scores_of_the_unrolled_video(model, sprites):
     from vonet.evaluation.protocol import score
     from vonet.evaluation.run import _seed
-    from vonet.evaluation.segmentation import winners
-    from vonet.interface import Clip
+    from vonet.interface import Clip, segment_ids
 
     streaming, offline = evaluate_model(model, model.size, sprites[:1], VONET, offline=True, progress=False)
     assert (streaming.method, offline.method) == ("model", "offline")
@@ -134,9 +134,9 @@ def test_streaming_and_offline_give_the_scores_of_the_unrolled_video(model, spri
     with torch.no_grad():
         forwards = model.unroll(Clip(frames), state)
         backwards = model.unroll(Clip(frames.flip(1)), forwards.state)
-    ids = winners(forwards.log_masks[0], video.size, forwards.enlargement, 0.3)
+    ids = segment_ids(forwards.log_masks[0], None, video.size, forwards.enlargement, 0.3)
     assert streaming.scores == pytest.approx(score(video.ids, ids), abs=1e-3)
-    ids = winners(backwards.log_masks[0], video.size, backwards.enlargement, 0.3)
+    ids = segment_ids(backwards.log_masks[0], None, video.size, backwards.enlargement, 0.3)
     assert offline.scores == pytest.approx(score(video.ids[::-1], ids), abs=1e-3)
     assert offline.scores != streaming.scores
 
@@ -327,14 +327,30 @@ def rows_with(model, rival):
 
 def test_the_verdict_says_who_is_better():
     better = Report({}, rows_with((0.5, 0.5), (0.4, 0.1)), {}).verdict()
-    assert "it beats every trivial method: 10.0 points in FG-ARI ahead of k-means and 30.0 points in mIoU" in better
+    assert (
+        "it beats every method without learning: 10.0 points in FG-ARI ahead of k-means and 30.0 points in mIoU"
+        in better
+    )
     neither = Report({}, rows_with((0.3, 0.1), (0.4, 0.1)), {}).verdict()
-    assert "it has learned nothing that trivial methods do not know: 10.0 points in FG-ARI behind k-means" in neither
+    assert (
+        "it does not beat the methods without learning, so it shows no learning: 10.0 points in FG-ARI behind k-means"
+        in neither
+    )
     one = Report({}, rows_with((0.3, 0.5), (0.4, 0.1)), {}).verdict()
-    assert "it does not beat every trivial method: 10.0 points in FG-ARI behind k-means and 30.0 points in mIoU" in one
+    assert (
+        "it does not beat every method without learning: 10.0 points in FG-ARI behind k-means and 30.0 points in" in one
+    )
     level = Report({}, rows_with((0.4, 0.1), (0.4, 0.1)), {}).verdict()
-    assert "learned nothing" in level
+    assert "shows no learning" in level
     assert "0.0 points in FG-ARI level with k-means" in level
+
+
+def test_a_model_that_does_not_beat_the_mixture_is_told_so():
+    mixture = Row("mixture (no learning)", "v", "validation", 0, 0, {**dict.fromkeys(SCORES, 0.5), "fg_ari": 0.8})
+    report = Report({}, [*rows_with((0.7, 0.6), (0.4, 0.1)), mixture], {})
+    assert "does not beat every method without learning: 10.0 points in FG-ARI behind mixture" in report.verdict()
+    assert "mixture (no learning)" in report.table()
+    assert report.as_json()["trivial"]["mixture (no learning)"]["fg_ari"] == 0.8
 
 
 def test_the_paper_stands_beside_ours():
@@ -384,13 +400,16 @@ def test_weights_that_do_not_fit_are_refused(tmp_path, model):
     with pytest.raises(BadInput, match="does not say what model"):
         weights.load(tmp_path)
     save_file({"x": torch.zeros(1)}, file, metadata={"vonet": text})
+    with pytest.raises(BadInput, match=r"holds weights of vonet 0.x, which this version cannot read: train again"):
+        weights.load(tmp_path)
+    save_file({"x": torch.zeros(1)}, file, metadata={"vonet": text, "format": "1"})
     with pytest.raises(BadInput, match="do not fit the model"):
         weights.load(tmp_path)
     older = json.loads(text)
     del older["cost"], older["model"]["enlargement"]  # an older version did not have these: the defaults serve
     assert weights._read_experiment(json.dumps(older), tmp_path).model.enlargement == "nearest"
     for old, new in (('"slots": 5', '"slotz": 5'), ("UNetConfig", "VNetConfig"), ("{", "")):
-        save_file({"x": torch.zeros(1)}, file, metadata={"vonet": text.replace(old, new)})
+        save_file({"x": torch.zeros(1)}, file, metadata={"vonet": text.replace(old, new), "format": "1"})
         with pytest.raises(BadInput, match="cannot be read"):
             weights.load(tmp_path)
 
@@ -414,17 +433,28 @@ def run(folder, *arguments, launcher=("-m", "vonet")):
     )
 
 
+def test_the_mixture_is_evaluated_by_its_name(prepared):
+    done = run(prepared, "mixture", "world", "--slots", 4, "--json")
+    assert done.returncode == 0, done.stderr
+    said = json.loads(done.stdout)
+    assert (said["experiment"], said["parameters"], said["slots"]) == ("mixture", 0, 4)
+    assert set(said["trivial"]) == set(TRIVIAL)  # it is not compared with itself
+    assert said["fg_ari"] > said["trivial"]["blocks"]["fg_ari"]
+    assert said["offline"]
+    assert len(list((prepared / "evaluation").glob("*.csv"))) == 1
+
+
 def test_the_command_and_its_files(prepared):
     done = run(prepared, "run", "world", "--split", "validation", "--json", "--seeds", 2)
     assert done.returncode == 0, done.stderr
     said = json.loads(done.stdout)
     assert set(SCORES) <= set(said)
-    assert set(said["trivial"]) == set(TRIVIAL)
+    assert set(said["trivial"]) == {*TRIVIAL, "mixture (no learning)"}
     assert said["paper"] == {}
     for scores in (*said["trivial"].values(), said["ceiling"], said["std"]):
         assert set(scores) == set(SCORES)
     assert (said["videos"], said["protocol"], said["masks"], said["seeds"]) == (5, "vonet", "bilinear", 2)
-    assert "learned nothing" in said["verdict"]
+    assert "not beat" in said["verdict"]
     (path,) = (prepared / "run/evaluation").glob("*world-validation-vonet-bilinear-5videos-5slots-2seeds.json")
     written = json.loads(path.read_text())
     model_rows = [row for row in written["rows"] if row["method"] == "model"]
@@ -432,7 +462,7 @@ def test_the_command_and_its_files(prepared):
     assert said["fg_ari"] == pytest.approx(np.mean([row["scores"]["fg_ari"] for row in model_rows]))
     with path.with_suffix(".csv").open() as file:
         lines = list(csv.DictReader(file))
-    assert len(lines) == 20 + 5 * 5
+    assert len(lines) == 20 + 6 * 5  # model and offline with two seeds; six other methods
     assert float(lines[0]["miou"]) == model_rows[0]["scores"]["miou"]
 
 

@@ -9,10 +9,10 @@ from PIL import Image
 
 from tests.figures.made_up import GREYS, LOG, watched
 from vonet import cli
-from vonet.figures.draw import draw
 from vonet.errors import BadInput
 from vonet.figures import strips
 from vonet.figures.comparison import ablation_labels, compared, latex, markdown, write_bars
+from vonet.figures.draw import draw
 from vonet.figures.efficiency import write_attention, write_efficiency
 from vonet.figures.overlays import id_colours
 from vonet.figures.plots import GAP, sheet_of

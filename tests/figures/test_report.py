@@ -12,10 +12,10 @@ import pytest
 from PIL import Image
 
 import vonet
-from vonet import cli, report, weights
+from vonet import cli
 from vonet.errors import BadInput
-from vonet.experiments.vonet import VIDEO_SCORES
-from vonet.experiments import paper_scores
+from vonet.experiments import weights
+from vonet.figures import report
 
 
 def run_command(monkeypatch, *arguments):
@@ -98,9 +98,3 @@ def test_an_evaluation_of_other_weights_does_not_count_but_one_of_a_copied_run_d
     next(model.parameters()).data += 1
     weights.save(run, model, experiment)
     assert report._earlier(run, data, "validation", 5) is None
-
-
-def test_the_papers_table_is_that_of_the_experiments():
-    for level, expected in VIDEO_SCORES.items():
-        found = paper.scores("VONet", level)
-        assert tuple(round(100 * found[name][0], 1) for name in ("fg_ari", "miou")) == expected

@@ -8,7 +8,8 @@ import numpy as np
 import torch
 
 from tests.reduced import reduced_experiment
-from vonet import experiments, weights
+from vonet import experiments
+from vonet.experiments import weights
 
 
 def save_weights(folder, **model):

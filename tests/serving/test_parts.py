@@ -9,9 +9,8 @@ from hypothesis import strategies as st
 from tests.serving.small import pictures, plain_mask, write_video
 from vonet.data.video import ArrayVideo
 from vonet.errors import BadInput
-from vonet.evaluation.segmentation import winners
 from vonet.figures.overlays import boundaries, id_colours, overlaid
-from vonet.interface import enlarge
+from vonet.interface import enlarge, segment_ids
 from vonet.serving import placement, rle
 from vonet.serving.placement import Enlarger, content_box, placed
 from vonet.serving.span import Span
@@ -29,7 +28,7 @@ def test_masks_are_enlarged_as_evaluation_enlarges_them(monkeypatch, how, size):
     np.testing.assert_allclose(enlarger.masks(log_masks), enlarge(log_masks, size, how).exp(), atol=1e-5)
     ids = enlarger.ids(log_masks, 0.3)
     assert ids.dtype == np.uint8
-    assert (ids != winners(log_masks, size, how, 0.3)).mean() < 0.002  # rounding decides between equals
+    assert (ids != segment_ids(log_masks, None, size, how, 0.3)).mean() < 0.002  # rounding decides between equals
     assert (ids == 0).any()
 
 

@@ -19,12 +19,14 @@ from safetensors.torch import load_file, save_file
 
 import vonet
 from tests.data import layouts
+from tests.reduced import reduced_experiment
 from tests.serving.small import pictures, plain_mask, save_weights, turn_by_flag, write_video
-from vonet import cli, weights
+from vonet import cli, experiments
 from vonet.data.video import ArrayVideo
 from vonet.errors import BadInput
-from vonet.interface import Clip
-from vonet.serving.segment import _folder_names
+from vonet.experiments import weights
+from vonet.interface import Clip, EmptyState, StepOutput
+from vonet.serving.segment import _folder_names, segment_to_files
 from vonet.serving.segmenter import Segmenter
 
 
@@ -245,7 +247,9 @@ def other_version(folder):
     saved = save_weights(folder / "old")
     told = json.loads((saved / "config.json").read_text())
     told["model"]["gadget"] = 7
-    save_file(load_file(saved / "model.safetensors"), folder / "new.safetensors", {"vonet": json.dumps(told)})
+    save_file(
+        load_file(saved / "model.safetensors"), folder / "new.safetensors", {"vonet": json.dumps(told), "format": "1"}
+    )
     return good(folder, "--weights", folder / "new.safetensors")
 
 
@@ -304,14 +308,17 @@ REFUSED = {
     "results there": (results_there, "walk holds a result already: add --overwrite, or choose another --out"),
     "no such weights": (lambda folder: good(folder, "--weights", "none"), "there are no weights at none"),
     "not safetensors": (not_safetensors, "w.safetensors is damaged, or not a file of weights"),
-    "other version": (other_version, "with the unknown options gadget): another version of vonet"),
+    "other version": (other_version, "with the unknown options gadget). Another version of vonet"),
     "slots": (lambda folder: good(folder, "--slots", 0), "0 slots were asked for"),
     "every": (lambda folder: good(folder, "--every", 0), "every 0th frame was asked for"),
     "start": (lambda folder: good(folder, "--start", "soon"), "start is 'soon'; possible are"),
     "late": (lambda folder: good(folder, "--start", "99"), "walk ends before the start that was asked for: it has 6"),
     "fit": (lambda folder: good(folder, "--fit", "crop"), "fit is 'crop'; possible are 'stretch', 'letterbox'"),
     "write": (lambda folder: good(folder, "--write", "movie"), "there is no output 'movie'; there are overlay,"),
-    "sure": (lambda folder: good(folder, "--min-probability", 30), "min_probability is 30.0; possible is a probability"),
+    "sure": (
+        lambda folder: good(folder, "--min-probability", 30),
+        "min_probability is 30.0; possible is a probability",
+    ),
 }
 TAKEN = {
     "one frame": (one_frame, (1, 48, 64)),
@@ -394,15 +401,63 @@ def test_results_do_not_become_inputs_and_names_stay_below_the_folder(monkeypatc
     assert names == ["etc-passwd", "video", "a_b", "video-2", "a-b", "a-b-2", "x" * 70]
 
 
-def test_default_weights_are_those_of_the_package(monkeypatch, tmp_path, tiny, capsys):
+def test_without_weights_the_mixture_segments_and_is_named(monkeypatch, tmp_path, capsys):
+    given = ("segment", *good(tmp_path), "--write", "mot")
+    assert run(monkeypatch, *given, "--out", tmp_path / "default") == 0
+    assert capsys.readouterr().err.startswith("vonet: no --weights given, using mixture (no learning)\n")
+    assert run(monkeypatch, *given, "--out", tmp_path / "named", "--weights", "mixture") == 0
+    assert "no learning" not in capsys.readouterr().err
+    default, named = ((tmp_path / out).rglob("mot.csv") for out in ("default", "named"))
+    assert next(default).read_text() == next(named).read_text()
+
+
+def test_shipped_weights_are_found_by_their_name(monkeypatch, tmp_path):
     monkeypatch.setattr(weights, "SHIPPED", tmp_path / "pretrained")
-    given = ("segment", *good(tmp_path), "--out", tmp_path / "out", "--write", "mot")
+    save_weights(tmp_path / "pretrained" / "small")
+    assert weights.shipped() == ["small"]
+    assert weights.load("small")[1].name == "vonet-sprites"
+
+
+def test_a_model_that_needs_whole_clips_gets_a_sentence(monkeypatch, tmp_path, capsys):
+    experiment = reduced_experiment(experiments.get("simone-laptop-a"))
+    weights.save(tmp_path / "simone", experiment.build_model(seed=0), experiment)
+    given = ("segment", *good(tmp_path), "--out", tmp_path / "out", "--weights", tmp_path / "simone")
     assert run(monkeypatch, *given) == 2
-    assert (
-        "no weights were given, and the default ones (laptop-a) do not come with this vonet" in capsys.readouterr().err
-    )
-    save_weights(tmp_path / "pretrained" / "laptop-a")
-    assert run(monkeypatch, *given) == 0
+    assert "SIMONe needs whole clips and cannot follow a video frame by frame" in capsys.readouterr().err
+    assert not (tmp_path / "out").exists()
+
+
+class Labelling(torch.nn.Module):
+    """A model with labels of its own, as SCALOR has: in every frame a new object, and numbers that are left out."""
+
+    size, cells, slots, enlargement = (32, 32), (32, 32), 2, "nearest"
+
+    def initial_state(self, batch, slots=None, generator=None):
+        return EmptyState(torch.zeros(batch, 2, 0))
+
+    def step(self, frame, state):
+        self.seen = getattr(self, "seen", 0) + 1
+        labels = torch.ones(1, 32, 32, dtype=torch.long)
+        labels[:, :16] = 10 * self.seen
+        even = torch.full((1, 2, 32, 32), 0.5).log()
+        return StepOutput(even, self.size, self.enlargement, state.slots, state.slots, labels), state
+
+
+def test_a_model_s_own_labels_are_what_is_written(tmp_path):
+    frames = pictures(3, 32, 32)
+    segmenter = Segmenter(Labelling())
+    found = [segmenter(frame).ids for frame in frames]
+    assert [np.unique(ids[:16]).tolist() for ids in found] == [[2], [3], [4]]
+    assert all((ids[16:] == 1).all() for ids in found)
+    write_video(tmp_path / "clip.mp4", frames)
+    segment_to_files([tmp_path / "clip.mp4"], tmp_path / "out", Labelling(), write=["ytvis", "masks", "npz", "mot"])
+    youtube = json.loads((tmp_path / "out/clip/ytvis.json").read_text())
+    assert [one["id"] for one in youtube["annotations"]] == [1, 2, 3, 4]
+    for one in youtube["annotations"]:
+        seen = [mask is not None for mask in one["segmentations"]]
+        assert seen == ([True] * 3 if one["id"] == 1 else [t == one["id"] - 2 for t in range(3)])
+    ids = np.load(tmp_path / "out/clip/ids.npz")["ids"]
+    assert np.array_equal(ids, np.stack(found))
 
 
 @pytest.mark.parametrize("output", ["overlay", "masks", "npz", "coco"])
@@ -437,7 +492,7 @@ def test_stopping_leaves_valid_files(monkeypatch, tmp_path, tiny, capsys, number
     monkeypatch.setattr(Segmenter, "__call__", stop_at_the_third)
     given = ("--weights", tiny, "--out", tmp_path / "out", "--write", "all")
     assert run(monkeypatch, "segment", *good(tmp_path), *good(tmp_path / "b"), *given) == 130
-    assert "vonet: stopped; what is written is whole" in capsys.readouterr().err
+    assert "vonet: stopped; results are complete up to the frame" in capsys.readouterr().err
     folder = tmp_path / "out" / "walk"
     assert [path.name for path in folder.parent.iterdir()] == ["walk"]
     assert len(read_masks(folder)) == len(read_overlay(folder)) == len(np.load(folder / "ids.npz")["ids"]) == 3

@@ -18,21 +18,24 @@ import torch
 from safetensors.torch import load_file
 from torch import distributed
 
+from tests.own_parts import as_in_a_new_process
 from tests.reduced import reduced_experiment
-from vonet import experiments, weights
+from vonet import experiments
+from vonet.commands.extensions import use
 from vonet.data.generate import generate
 from vonet.data.scenes.video import WorldConfig
 from vonet.data.sprites import sprite_videos
 from vonet.data.video import ArrayVideo
 from vonet.errors import BadInput
+from vonet.experiments import weights
 from vonet.experiments.overrides import overridden
 from vonet.schedule import constant
-from vonet.training.run import Run, TrainOptions
 from vonet.training import checkpoint
 from vonet.training.distributed import Processes, attempt_name
 from vonet.training.log import Log
 from vonet.training.loop import NotFinite, Training, Update, collapse
 from vonet.training.replay import Replay, ReplayConfig
+from vonet.training.run import Run, TrainOptions
 from vonet.training.segments import Footage, Windows
 from vonet.writing import DiscRefusal
 
@@ -350,8 +353,10 @@ STEP = """
 import sys, torch
 from dataclasses import replace
 from pathlib import Path
+from tests.own_parts import as_in_a_new_process
 from tests.reduced import random_clip, reduced_experiment
 from vonet import experiments
+from vonet.commands.extensions import use
 from vonet.interface import total
 from vonet.training.distributed import average_gradients, joined_processes
 from vonet.training.optimizer import Optimizer
@@ -416,8 +421,9 @@ def world(tmp_path_factory):
     return folder
 
 
-EXPERIMENT = "laptop-a"
-"""With replay, as the paper trains."""
+EXPERIMENT = "sprites-with-replay"
+"""As the paper trains; tests/training/with_replay.py adds it."""
+WITH_REPLAY = ["-m", "vonet", "--with", str(Path(__file__).parent / "with_replay.py")]
 REDUCED = [
     *("--set", "training.batch=2", "training.segment=2", "model.slots=3", "model.size=[32, 32]"),
     *("training.replay.videos=2", "training.replay.length=12", "training.replay.frames_before_first_update=8"),
@@ -429,7 +435,7 @@ SMALL = [
 
 
 def command(world, out, *more):
-    return ["-m", "vonet", "train", EXPERIMENT, "--data", str(world), "--out", str(out), *SMALL, *map(str, more)]
+    return [*WITH_REPLAY, "train", EXPERIMENT, "--data", str(world), "--out", str(out), *SMALL, *map(str, more)]
 
 
 def run(arguments):
@@ -535,7 +541,7 @@ def test_a_signal_while_the_first_frames_are_watched_leaves_nothing(world, tmp_p
     said, errors = process.communicate(timeout=60)
     assert process.returncode == 0, errors
     assert "is at update 0 of 12. Nothing was learned yet, and nothing is saved." in said
-    assert "watching" in errors
+    assert "replay rollout" in errors
     assert checkpoint.latest(out) is None
 
 
@@ -548,7 +554,9 @@ def test_time_is_up_while_the_first_frames_are_watched(world, tmp_path):
 
 def in_this_process(world, out, **options):
     """A run whose parts a test can reach."""
-    made = overridden(experiments.get(EXPERIMENT), REDUCED[1:])
+    with as_in_a_new_process():
+        use(Path(WITH_REPLAY[-1]))
+        made = overridden(experiments.get(EXPERIMENT), REDUCED[1:])
     return Run(made, world, out, TrainOptions(updates=20, evaluate_every=10, videos=1, **options), Processes(), False)
 
 
@@ -659,7 +667,7 @@ def test_time_is_up(world, tmp_path):
 def test_what_cannot_be_trained_or_resumed_is_said(world, tmp_path, finished):
     for arguments, words in [
         (command(world, finished[0]), "holds a run already, at update 12: add --resume"),
-        (command(world, tmp_path / "x", "--resume"), "there is no checkpoint in"),
+        (command(world, tmp_path / "x", "--resume"), "holds no checkpoint. Omit --resume to start a new run."),
         (command(world, finished[0], "--resume", "--seed", 3), "was begun differently: seed was 0 and is 3"),
         (
             command(world, finished[0], "--resume", "--set", "training.batch=4"),
@@ -692,7 +700,7 @@ def test_what_cannot_be_trained_or_resumed_is_said(world, tmp_path, finished):
 def test_a_process_that_dies_is_started_again_and_all_ends_the_same(world, tmp_path):
     """torchrun starts both processes again, and they go on from the last checkpoint."""
     arguments = [*REDUCED, "--updates", "30", "--save-minutes", "0.0001"]
-    base = ["-m", "vonet", "train", EXPERIMENT, "--data", str(world), "--videos", "1", "--evaluate-every", "30"]
+    base = [*WITH_REPLAY, "train", EXPERIMENT, "--data", str(world), "--videos", "1", "--evaluate-every", "30"]
     straight = torchrun(*base, "--out", tmp_path / "straight", *arguments)
     _, errors = straight.communicate(timeout=200)
     assert straight.returncode == 0, errors
@@ -760,7 +768,7 @@ def _children(pid):
 
 
 def test_the_list_has_costs_and_scores():
-    done = run(["-m", "vonet", "list", "--json"])
+    done = run(["-m", "vonet", "list", "--ablations", "--json"])
     listed = {entry["name"]: entry for entry in json.loads(done.stdout)}
     assert set(listed) == set(experiments.names())
     assert listed["vonet-movi-a"]["paper"] == {"fg_ari": 91.0, "miou": 60.5}

@@ -7,7 +7,7 @@ import sys
 from argparse import ArgumentParser, Namespace
 from pathlib import Path
 
-ABOUT = "score a model on videos with true ids, beside methods without learning"
+ABOUT = "score a model on videos with true ids"
 DESCRIPTION = (
     "Streams whole videos through the model. With torchrun each process takes a share of the videos: "
     "torchrun --nproc-per-node 2 -m vonet evaluate WEIGHTS DATA."

@@ -5,7 +5,7 @@ from __future__ import annotations
 from argparse import ArgumentParser, Namespace
 from pathlib import Path
 
-ABOUT = "write a run as one HTML file: scores, curves, and its videos to play"
+ABOUT = "write a run as one HTML file: scores, curves, videos to play"
 DESCRIPTION = (
     "The file needs neither server nor network. Scores are those of vonet evaluate, which is run on a few videos if it "
     "was not run yet."

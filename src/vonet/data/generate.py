@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any, Protocol, runtime_checkable
 
 import numpy as np
 from jaxtyping import UInt8
@@ -28,6 +28,7 @@ class GeneratedVideo:
     arrays: dict[str, np.ndarray]
 
 
+@runtime_checkable
 class World(Protocol):
     """The description of a generated world. The same description, split and index give the same video."""
 

@@ -65,7 +65,7 @@ _PARTS = {
     "baselines.mixture": ("MixtureConfig",),
     "baselines.monet": ("MONetConfig",),
     "baselines.vimon": ("ViMONConfig",),
-    "baselines.scalor": ("SCALORConfig",),
+    "baselines.scalor": ("SCALORConfig", "BoxConfig"),
     "baselines.savi": ("SAViConfig",),
     "baselines.steve": ("STEVEConfig",),
     "baselines.simone": ("SIMONeConfig",),

@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any, Protocol, runtime_checkable
 
 from tqdm import tqdm
 
@@ -24,17 +24,27 @@ from vonet.evaluation.run import MODEL, evaluate_model, summary
 from vonet.figures.curves import write_curves
 from vonet.figures.masks import write_mask_sheet
 from vonet.training.log import Log
-from vonet.training.loop import Update, collapse
+from vonet.training.loop import Training, Update, collapse
 from vonet.writing import DiscRefusal
-
-if TYPE_CHECKING:
-    from vonet.training.run import Run
 
 PROTOCOL = "vonet"
 PICTURES = "pictures"
 
 Entry = dict[str, Any]
 """A line of the log: its update and seconds, and losses or scores."""
+
+
+@runtime_checkable
+class Run(Protocol):
+    """What callbacks read of a run (`training.run.Run`)."""
+
+    training: Training
+    updates: int
+    """Where the training ends."""
+    seconds: float
+    """Of training so far, resumed parts included."""
+    stepping: float
+    """Seconds of the updates of this process."""
 
 
 class Callback:

@@ -148,7 +148,6 @@ class Run:
         footage = Footage(videos, model.size, processes.device)
         self.training = Training(model, config, footage, options.seed, processes, options.accumulate, half)
         self.seconds, self.stepping = 0.0, 0.0
-        """Of the whole training, resumed parts included; and of the updates of this process alone."""
         if resume:
             self._recall()
         self.progress: Progress | None = None

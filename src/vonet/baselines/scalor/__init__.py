@@ -1,5 +1,5 @@
 """SCALOR: the model (`scalor`) and the blocks that only it uses."""
 
-from vonet.baselines.scalor.scalor import SCALOR, SCALORConfig
+from vonet.baselines.scalor.scalor import SCALOR, BoxConfig, SCALORConfig
 
-__all__ = ["SCALOR", "SCALORConfig"]
+__all__ = ["SCALOR", "BoxConfig", "SCALORConfig"]
