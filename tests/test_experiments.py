@@ -49,7 +49,7 @@ def test_every_experiment_takes_a_step(name):
     clip = random_clip(2, training.segment, model.size[0])
     before = {name: p.detach().clone() for name, p in model.named_parameters()}
     late = training.updates * 3 // 4  # at the beginning rates, weights and then gradients are still zero
-    for update in (late, late + 1):
+    for update in range(late, late + 3):
         state = model.initial_state(2)
         losses = model(clip, state, update).losses
         total(losses, {loss: weight(update) for loss, weight in training.weights.items()}).backward()

@@ -186,9 +186,9 @@ def test_the_dvae_learns_three_clips_too():
     """Its pictures are nearer than the best single colour of each frame. By itself, for it takes longest."""
     torch.manual_seed(0)
     config = reduced(experiments.get("steve-laptop-a").model)
-    dvae = STEVE(replace(config, dvae=replace(config.dvae, width=24))).decoder.dvae.train()
+    dvae = STEVE(replace(config, dvae=replace(config.dvae, width=48))).decoder.dvae.train()
     frames = three_clips().frames.flatten(0, 1)
-    adam = torch.optim.Adam(dvae.parameters(), 3e-3)
+    adam = torch.optim.Adam(dvae.parameters(), 1e-3)
     for update in range(500):
         dvae.pixel_error(frames, dvae.soft_tokens(dvae.logits(frames), update)).mean().backward()
         adam.step()

@@ -15,8 +15,8 @@ Set as the VONet paper ran it: the authors' values (released code, C) but for sl
 Deviations from C: in evaluation tokens are the likeliest ones and the Gumbel-softmax is without noise, where C draws;
 the table of positions has no row for what follows the last token, which C makes and never reads (192 parameters);
 weights outside the token transformer start as everywhere in vonet (truncated normal by fan-in, with a gain before ReLU)
-where C has uniform ones of about the same variance, biases of convolutions start small where C's start at zero, and
-the GRU's recurrent weights are orthogonal gate by gate where C's are as one matrix.
+where C has uniform ones, of the same variance where a layer is square; biases of convolutions start small where C's
+start at zero; and the GRU's recurrent weights are orthogonal gate by gate where C's are as one matrix.
 Segments begin anywhere where C cuts videos into fixed ones.
 """
 

@@ -8,13 +8,19 @@ from typing import Literal
 from torch import Tensor, nn
 
 Following = Literal["relu", "linear"]
+TRUNCATED_STD = 0.87962566
+"""Standard deviation of a unit normal distribution that is truncated at ±2."""
 
 
 def _fan_in_normal(weight: Tensor, following: Following) -> None:
-    """Truncated normal that keeps the variance through the activation that follows."""
+    """Draw a weight `outputs inputs ...` from a truncated normal distribution, in place.
+
+    Its standard deviation is gain / √fan-in after the truncation, with a gain of √2 before a ReLU and 1 otherwise. So
+    the second moment of the activations stays the same from layer to layer, as in the code of VONet and SAVi.
+    """
     fan_in = weight[0].numel()
     gain = math.sqrt(2.0) if following == "relu" else 1.0
-    std = gain / math.sqrt(fan_in)
+    std = gain / math.sqrt(fan_in) / TRUNCATED_STD
     nn.init.trunc_normal_(weight, std=std, a=-2 * std, b=2 * std)
 
 
