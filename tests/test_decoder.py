@@ -1,5 +1,7 @@
 """The token decoder: what may know of what."""
 
+from dataclasses import replace
+
 import pytest
 import torch
 import torch.nn.functional as F
@@ -17,6 +19,18 @@ def decoder() -> TokenDecoder:
     with torch.no_grad():
         decoder.head.weight *= 3  # else the most likely token is nearly always the same
     return decoder
+
+
+def test_the_head_starts_as_the_authors_layer():
+    """1/√192 = 0.0722, by fan-in alone; Xavier's rule, which STEVE has here, would give 0.0216."""
+    torch.manual_seed(0)
+    config = reduced(VONetConfig()).decoder
+    config = replace(
+        config,
+        transformer=replace(config.transformer, width=192, heads=4),
+        dvae=replace(config.dvae, vocabulary=4096),
+    )
+    assert TokenDecoder(config, 10, (16, 16)).head.weight.std().item() == pytest.approx(0.0722, rel=0.01)
 
 
 def test_the_decoder_is_causal(decoder):

@@ -105,7 +105,10 @@ class STEVE(RecurrentSlots):
         nn.init.xavier_uniform_(self.mean)
         nn.init.xavier_uniform_(self.log_std)
         memory = linear(D, config.transformer.width, bias=False)
-        self.decoder = TokenPredictor(config.transformer, DVAE(config.dvae, config.size), memory, nn.Identity)
+        dvae = DVAE(config.dvae, config.size)
+        head = nn.Linear(config.transformer.width, dvae.vocabulary, bias=False)
+        nn.init.xavier_uniform_(head.weight)
+        self.decoder = TokenPredictor(config.transformer, dvae, memory, nn.Identity, head)
         self.to(memory_format=torch.channels_last)  # type: ignore[call-overload]  # else each convolution copies its weight
 
     def fresh(self, noise: Float[Tensor, "B K D"]) -> Float[Tensor, "B K D"]:

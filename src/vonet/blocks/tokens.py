@@ -20,12 +20,19 @@ class TokenPredictor(nn.Module):
     """Says how likely each token is, given the ones before it and the slots.
 
     `memory` prepares the slots for cross-attention. `norms` stand before and behind the transformer: VONet has layer
-    norms there, STEVE none.
+    norms there, STEVE none. `head` makes logits `V` of the transformer's `W`; VONet's and STEVE's start differently.
     """
 
     losses = ("tokens", "pixels")
 
-    def __init__(self, config: CausalTransformerConfig, dvae: DVAE, memory: nn.Module, norms: type[nn.Module]):
+    def __init__(
+        self,
+        config: CausalTransformerConfig,
+        dvae: DVAE,
+        memory: nn.Module,
+        norms: type[nn.Module],
+        head: nn.Linear,
+    ):
         super().__init__()
         self.dropout = config.dropout
         self.dvae = dvae
@@ -38,8 +45,7 @@ class TokenPredictor(nn.Module):
         self.input_norm = norms(config.width)
         self.transformer = CausalTransformer(config)
         self.output_norm = norms(config.width)
-        self.head = nn.Linear(config.width, dvae.vocabulary, bias=False)
-        nn.init.xavier_uniform_(self.head.weight)
+        self.head = head
 
     def predict(self, tokens: Int[Tensor, "B N"], latents: Float[Tensor, "B K D"]) -> Float[Tensor, "B N V"]:
         """Logits of every token, given the true ones before it."""

@@ -10,7 +10,7 @@ from torch import Tensor, nn
 
 from vonet.blocks.autoregressive import CausalTransformerConfig
 from vonet.blocks.dvae import DVAE, DVAEConfig, hard
-from vonet.blocks.layers import mlp
+from vonet.blocks.layers import linear, mlp
 from vonet.blocks.tokens import TokenPredictor
 
 
@@ -42,7 +42,8 @@ class TokenDecoder(TokenPredictor):
     def __init__(self, config: TokenDecoderConfig, latent_dim: int, size: tuple[int, int]):
         dvae = DVAE(config.dvae, size)
         memory = mlp(latent_dim, config.memory_hidden, config.transformer.width)
-        super().__init__(config.transformer, dvae, memory, nn.LayerNorm)
+        head = linear(config.transformer.width, dvae.vocabulary, bias=False)
+        super().__init__(config.transformer, dvae, memory, nn.LayerNorm, head)
 
     def parameter_groups(self) -> dict[str, list[nn.Parameter]]:
         dvae = list(self.dvae.parameters())
