@@ -265,7 +265,8 @@ def test_the_likeliest_proposals_take_the_free_places(model):
     state = followed(model, batch=1, places=4)
     old = Objects(**{f.name: getattr(state, f.name) for f in fields(Objects)})
     old = scalor._kept(old, torch.tensor([[True, False, True, False]]))
-    objects, given = model._joined(old, proposals_of(torch.tensor([[0.1, 0.9, 0.0, 0.5]])), torch.tensor([7]))
+    likely = proposals_of(torch.tensor([[0.1, 0.9, 0.0, 0.5]]))
+    objects, given = model._joined(old, likely, old.alive, torch.tensor([7]))
     assert objects.what[0, 1, 0] == 1  # the likeliest cell in the first free place
     assert objects.what[0, 3, 0] == 3
     assert torch.equal(objects.what[0, 0], state.what[0, 0])
@@ -274,13 +275,44 @@ def test_the_likeliest_proposals_take_the_free_places(model):
     full, given = model._joined(
         Objects(**{f.name: getattr(state, f.name) for f in fields(Objects)}),
         proposals_of(torch.tensor([[0.9, 0.9, 0.9, 0.9]])),
+        state.alive,
         torch.tensor([7]),
     )
     assert torch.equal(full.what, state.what)  # no place, no discovery
     assert given.tolist() == [7]
-    none, given = model._joined(old, proposals_of(torch.zeros(1, 4)), torch.tensor([7]))
+    none, given = model._joined(old, proposals_of(torch.zeros(1, 4)), old.alive, torch.tensor([7]))
     assert none.name[0].tolist() == [1, 0, 3, 0]
     assert given.tolist() == [7]
+
+
+def test_a_place_freed_by_a_death_is_free_one_frame_later(model):
+    """The authors limit discovery by the number of objects before propagation, so that a death counts only in the
+    next frame."""
+    state = followed(model, batch=1, places=4)
+    old = Objects(**{f.name: getattr(state, f.name) for f in fields(Objects)})
+    before = torch.tensor([[True, True, True, False]])
+    old = scalor._kept(old, torch.tensor([[True, False, True, False]]))  # the second dies in this frame
+    likely, given = proposals_of(torch.tensor([[0.9, 0.8, 0.7, 0.6]])), torch.tensor([7])
+    now, given = model._joined(old, likely, before, given)
+    assert now.name[0].tolist() == [1, 0, 3, 8]
+    assert now.presence[0, 1] == 0
+    later, given = model._joined(now, likely, now.alive, given)
+    assert later.name[0].tolist() == [1, 9, 3, 8]
+    assert given.tolist() == [9]
+
+
+def test_a_step_counts_the_objects_before_they_are_propagated(learner, monkeypatch):
+    """All die in this frame and every cell proposes an object: none is found yet, all places are filled in the next."""
+    monkeypatch.setattr(scalor, "LONGEST_ABSENCE", -1.0)
+    monkeypatch.setattr(scalor, "CARRIED_ABOVE", 0.0)
+    with torch.no_grad():
+        frame, state = torch.rand(2, 3, 64, 64), followed(learner)
+        _, after = learner._step(frame, state, AFTER)
+        assert not after.alive.any()
+        assert after.names_given.tolist() == [3, 3]
+        _, later = learner._step(frame, after, AFTER)
+        assert later.alive.all()
+        assert later.name.tolist() == [[4, 5, 6], [4, 5, 6]]
 
 
 def test_places_are_never_exceeded_and_names_never_shared(learner):
@@ -339,7 +371,7 @@ def test_only_what_has_a_place_need_be_painted(learner):
     every = {f.name: torch.cat([getattr(old, f.name), getattr(new, f.name)], dim=1) for f in fields(Proposals)}
     empty = learner.initial_state(2, slots=21)
     plain = Objects(**{f.name: every.get(f.name, getattr(empty, f.name)) for f in fields(Objects)})
-    short, _ = learner._joined(old, new, state.names_given)
+    short, _ = learner._joined(old, new, old.alive, state.names_given)
     painted = []
     for objects in (short, plain):
         foreground, alpha, _, _ = learner._render(objects)

@@ -500,7 +500,7 @@ class SCALOR(nn.Module):
             self.glimpse,
             annealed,
         )
-        objects, names_given = self._joined(old, proposals, state.names_given)
+        objects, names_given = self._joined(old, proposals, state.alive, state.names_given)
         foreground, alpha, alphas, importances = self._render(objects)
         hidden = torch.ones_like(alpha) if annealed.hides else alpha
         z, background_hidden, background_kl = self.background(frame, hidden, state)
@@ -553,19 +553,22 @@ class SCALOR(nn.Module):
         return limited(paste(present, old.box, self.size).sum(1))
 
     def _joined(
-        self, old: Objects, new: Proposals, names_given: Int[Tensor, " B"]
+        self, old: Objects, new: Proposals, occupied: Bool[Tensor, "B P"], names_given: Int[Tensor, " B"]
     ) -> tuple[Objects, Int[Tensor, " B"]]:
-        """The likeliest proposals in the places that are free."""
-        alive = old.alive
+        """Put the likeliest proposals into the free places.
+
+        `occupied`: places that had an object before this frame. The place of an object that dies in this frame is free
+        from the next frame on, because the authors count the objects before they propagate them.
+        """
         likeliest = new.presence.squeeze(-1).argsort(dim=1, descending=True, stable=True)
-        rank = alive.int().argsort(dim=1, stable=True).argsort(dim=1)  # the free places first, in order
+        rank = occupied.int().argsort(dim=1, stable=True).argsort(dim=1)  # the free places first, in order
         cell = likeliest.gather(1, rank.clamp(max=likeliest.shape[1] - 1))  # B P
 
         def taken(x: Tensor) -> Tensor:
             index = cell.view(*cell.shape, *[1] * (x.ndim - 2)).expand(-1, -1, *x.shape[2:])
             return x.gather(1, index)
 
-        fills = ~alive & (rank < likeliest.shape[1]) & (taken(new.presence).squeeze(-1) > 0)
+        fills = ~occupied & (rank < likeliest.shape[1]) & (taken(new.presence).squeeze(-1) > 0)
 
         def joined(kept: Tensor, proposed: Tensor) -> Tensor:
             where = fills.view(*fills.shape, *[1] * (kept.ndim - 2))
