@@ -295,6 +295,7 @@ def test_the_paper_s_hyper_parameters():
         group = made.training.optimizer.groups["model"]
         assert (group.learning_rate(0), group.clip, made.training.batch) == (1e-4, 10, 16)
         assert (made.model.as_monet, made.model.initial_log_std) == (0, 0)
+        assert made.model.segments == "found"  # its appendix: all but SCALOR are scored by their attention masks
 
 
 @torch.no_grad()

@@ -18,10 +18,10 @@ The last frame of a clip is only forecast when the model learns, and never encod
 Deviations from the authors' code. The initialisation that their class has and never calls is called (their released
 weights show its trace). The mixture has no floor of 10⁻⁵, below which nothing would be learned. Logarithms of scopes
 and masks enter the networks no smaller than −10. In evaluation the mean of z is used instead of a draw. At 128x128 the
-U-Net has six levels, because theirs fits 64x64 only. Segments come from the decoder's masks of the current frame, as in
-their evaluation, unless the attention's are asked for (`segments`): VONet's paper does not say which it scored. Exact
-shortcut: encoder, GRU and both decodings for all slots at once. For short trainings, and off unless asked for: latents
-that begin with little noise, and a beginning as MONet (`as_monet`).
+U-Net has six levels, because theirs fits 64x64 only. Their own evaluation scores the decoder's masks of the current
+frame, which is the default of `segments`. VONet's paper scores the attention's masks of every method but SCALOR, so the
+experiments on MOVi ask for those. Exact shortcut: encoder, GRU and both decodings for all slots at once. For short
+trainings, and off unless asked for: latents that begin with little noise, and a beginning as MONet (`as_monet`).
 """
 
 from __future__ import annotations
@@ -89,8 +89,8 @@ class ViMONConfig:
     sigma: float = 0.11
     """σ of the other slots."""
     segments: Segments = "painted"
-    """Which masks are the model's answer: the decoder's, which its authors score, or the attention's. Learning does not
-    depend on it."""
+    """Which masks are the model's answer: the decoder's ("painted"), which ViMON's authors score, or the attention's
+    ("found"), which VONet's paper scores. Training does not depend on it."""
     initial_log_std: float = 0.0
     """Where the latents' log standard deviations start."""
     as_monet: int = 0

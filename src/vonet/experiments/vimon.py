@@ -14,12 +14,13 @@ from vonet.training.optimizer import OptimizerConfig
 
 
 def vimon_movi(level: str) -> Experiment[ViMONConfig]:
-    """ViMON on MOVi: latents of 64 and segments of six frames by the paper, all else by ViMON's authors."""
+    """ViMON on MOVi: latents of 64, segments of six frames and the attention's masks as in VONet's paper, all else as
+    ViMON's authors have it."""
     return Experiment(
         name=f"vimon-movi-{level}",
         summary=f"ViMON on MOVi-{level.upper()}, as in the paper",
         dataset=f"movi-{level}",
-        model=ViMONConfig(slots=movi_slots(level)),
+        model=ViMONConfig(slots=movi_slots(level), segments="found"),
         training=TrainingConfig(
             updates=150_000,
             batch=16,
