@@ -13,7 +13,7 @@ from vonet.training.optimizer import RMSpropConfig
 
 def scalor_movi(level: str) -> Experiment[SCALORConfig]:
     """SCALOR on MOVi: a grid of eight, segments of six frames and a rate of 10⁻⁴ by the paper. The boxes are those of
-    MOVi-A's objects, measured with their true ids, because the paper does not say its own."""
+    MOVi-A's objects, measured with their true ids: the paper follows SAVi's suggestions and gives no numbers."""
     return Experiment(
         name=f"scalor-movi-{level}",
         summary=f"SCALOR on MOVi-{level.upper()}, as in the paper",
