@@ -25,6 +25,7 @@ TARGETS = {
     "generation_cached_vs_uncached": 50.0,
     "world_a_per_minute": 300.0,
     "world_e_per_minute": 100.0,
+    "world_spmot_per_minute": 3000.0,
     "shards_per_cpu_second": 40.0,
     "counts_vs_one_hot": 10.0,
 }

@@ -12,19 +12,20 @@ import numpy as np
 import vonet.data
 from vonet.data.generate import generate
 from vonet.data.scenes.video import WorldConfig
+from vonet.data.spmot import SpritesMotConfig
 from vonet.data.work import cores
 
-VIDEOS = {"A": 120, "E": 60}
+WORLDS = ((WorldConfig("A"), 120), (WorldConfig("E"), 60), (SpritesMotConfig(), 2000))
 SEGMENT = 3
 
 
 def data() -> dict[str, float]:
     ratios = {}
     with tempfile.TemporaryDirectory() as folder:
-        for level, videos in VIDEOS.items():
+        for world, videos in WORLDS:
             begin = time.perf_counter()
-            generate(WorldConfig(level), {"train": videos}, Path(folder) / level, cores())
-            ratios[f"world_{level.lower()}_per_minute"] = 60 * videos / (time.perf_counter() - begin)
+            generate(world, {"train": videos}, Path(folder) / world.name, cores())
+            ratios[f"world_{world.name.lower()}_per_minute"] = 60 * videos / (time.perf_counter() - begin)
         generate(WorldConfig("A", size=128), {"train": 24}, Path(folder) / "A128", cores())
         for name in ("A", "A128"):
             _store(Path(folder) / name)
