@@ -55,7 +55,7 @@ PREPARED = {
 """What a page takes for granted."""
 
 SHORTER = {
-    "generate": "--train 2 --validation 1 --frames 6 --workers 1",
+    "generate": "--train 2 --validation 1 --test 1 --workers 1",
     "prepare": "--workers 1",
     "train": "--updates 1 --videos 1 --set training.batch=2",
     "report": "--videos 1 --frames 2 --scored 1",

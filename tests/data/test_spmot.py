@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 import vonet.data
+from vonet import cli
 from vonet.data.generate import generate, preview
 from vonet.data.spmot import (
     COLOURS,
@@ -375,3 +376,33 @@ def test_unknown_sizes_and_seeds_are_refused():
         SpritesMotConfig(size=100)
     with pytest.raises(BadInput, match=r"Expected a seed of 0 or more, got -1\."):
         SpritesMotConfig(seed=-1)
+
+
+# The command
+
+
+def test_the_command_writes_a_store_and_a_preview(tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    counts = ["--train", "2", "--validation", "0", "--test", "1"]
+    cli.main(["generate", "spmot", *counts, "--size", "32", "--seed", "4", "--workers", "1"])
+    assert "worlds/spmot-32 is ready" in capsys.readouterr().out
+    videos = vonet.data.open(tmp_path / "worlds/spmot-32")
+    assert videos.splits == {"train": 2, "test": 1}
+    assert np.array_equal(videos[0].ids, draw(clip_sprites(4, "train", 0), 32)[1])
+    cli.main(["generate", "spmot", "--preview", "sprites.png"])
+    assert (tmp_path / "sprites.png").stat().st_size > 1000
+
+
+def test_numbers_of_clips_are_those_of_the_original_by_default(tmp_path, monkeypatch):
+    asked = {}
+    monkeypatch.setattr("vonet.data.generate.generate", lambda config, counts, out, workers: asked.update(counts))
+    cli.main(["generate", "spmot", "--out", str(tmp_path), "--validation", "5"])
+    assert asked == {"train": 9600, "validation": 5, "test": 1000}
+
+
+@pytest.mark.parametrize("option", ["--frames 24", "--objects 1 2"])
+def test_options_of_the_other_worlds_are_refused(option, capsys):
+    with pytest.raises(SystemExit) as left:
+        cli.main(["generate", "spmot", *option.split()])
+    assert left.value.code == 2
+    assert "have 10 frames and 0 to 3 objects: omit --frames and --objects." in capsys.readouterr().err

@@ -1,16 +1,24 @@
 """The Sprites-MOT score: hand-made clips, whose events can be counted on paper, and the library over all clips."""
 
+import json
 import sys
+from dataclasses import dataclass
 from pathlib import Path
 
 import motmetrics
 import numpy as np
 import pytest
+import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from vonet.data.spmot import clip_sprites, draw
+from vonet import cli, experiments
+from vonet.data.generate import generate
+from vonet.data.spmot import SpritesMotConfig, clip_sprites, draw
+from vonet.data.video import ArrayVideo
 from vonet.errors import BadInput
+from vonet.evaluation.protocol import PROTOCOLS, SCORES
+from vonet.evaluation.run import Row, evaluate_model, evaluate_trivial, tracking_summary
 from vonet.evaluation.spmot import (
     PUBLISHED,
     TRACKING_SCORES,
@@ -22,6 +30,9 @@ from vonet.evaluation.spmot import (
     tracking_scores,
     tracking_table,
 )
+from vonet.evaluation.trivial import TRIVIAL
+from vonet.experiments import weights
+from vonet.interface import State, StepOutput
 
 
 def two_squares(frames=10, size=20):
@@ -323,3 +334,124 @@ def test_clips_of_another_length_or_without_objects_are_refused():
         count_events(two_squares(8), two_squares(8))
     with pytest.raises(BadInput, match="show no object"):
         tracking_scores([(np.zeros((10, 8, 8), int), np.ones((10, 8, 8), int))])
+
+
+# The protocol
+
+
+SPMOT = PROTOCOLS["spmot"]
+
+
+@dataclass(frozen=True)
+class FramesSeen(State):
+    number: torch.Tensor
+
+
+class ColourModel(torch.nn.Module):
+    """Finds red, green and blue objects; after `swap_after` frames the slots of red and green are swapped."""
+
+    def __init__(self, swap_after=100):
+        super().__init__()
+        self.swap_after = swap_after
+
+    def initial_state(self, batch, slots=None, generator=None):
+        return FramesSeen(torch.zeros(batch, dtype=torch.long))
+
+    def step(self, frame, state):
+        logits = torch.cat([1 - frame.amax(dim=1, keepdim=True), frame], dim=1)
+        swapped = (state.number >= self.swap_after).view(-1, 1, 1, 1)
+        log_masks = torch.where(swapped, logits[:, [0, 2, 1, 3]], logits).mul(9).log_softmax(dim=1)
+        slots = torch.zeros(len(frame), 4, 1)
+        return StepOutput(log_masks, tuple(frame.shape[-2:]), "nearest", slots, slots), FramesSeen(state.number + 1)
+
+
+def coloured_video(name="v", frames=10):
+    """A red, a green and a blue object of 20 pixels move down."""
+    ids = np.zeros((frames, 40, 20), np.uint8)
+    for t, number in np.ndindex(frames, 3):
+        ids[t, 3 + t : 7 + t, 6 * number : 6 * number + 5] = number + 1
+    pixels = np.stack([(ids == number) * 255 for number in (1, 2, 3)], axis=-1).astype(np.uint8)
+    return ArrayVideo(name, pixels, ids, "test")
+
+
+def test_a_model_that_knows_has_perfect_tracks_and_swapped_slots_are_switches():
+    videos = [coloured_video(f"{i}") for i in range(3)]
+    for swap_after, switches in ((100, 0), (6, 2)):
+        rows = evaluate_model(ColourModel(swap_after), (40, 20), videos, SPMOT, offline=True, progress=False)
+        assert {row.method for row in rows} == {"model"}  # tracking is online: there is no second pass
+        assert [row.tracking.id_switches for row in rows] == [switches] * 3
+        mean, _ = tracking_summary(rows)["model"]["mota"]
+        assert mean == pytest.approx(100 - 100 * switches / 24)
+
+
+def test_clips_start_with_fresh_slots():
+    """A video of 20 frames is two clips; the model, which swaps slots after twelve frames, is restarted after ten."""
+    rows = evaluate_model(ColourModel(12), (40, 20), [coloured_video(frames=20)], SPMOT, progress=False)
+    assert [row.start for row in rows] == [0, 10]
+    assert all(row.tracking.id_switches == 0 for row in rows)
+
+
+def test_seeds_are_scored_on_their_own():
+    scores = dict.fromkeys(SCORES, 0.5)
+    rows = [
+        Row("model", f"{video}", "test", seed, 0, scores, counts() if seed else counts(matches=14, misses=2, iou=14.0))
+        for seed in range(2)
+        for video in range(3)
+    ]
+    mean, std = tracking_summary(rows)["model"]["mota"]
+    assert mean == pytest.approx(93.75)
+    assert std == pytest.approx(100 * np.std([1, 14 / 16], ddof=1))
+    assert tracking_summary([Row("model", "v", "test", 0, 0, scores)]) == {}
+
+
+def test_the_trivial_methods_have_tracking_scores_too():
+    rows = evaluate_trivial([coloured_video()], SPMOT, 4, (40, 20), "nearest", progress=False)
+    found = tracking_summary(rows)
+    assert set(found) == {*TRIVIAL, "perfect masks"}
+    assert found["perfect masks"]["mota"][0] == 100
+    assert found["one segment"]["mota"][0] == 0  # the only segment is background: everything is missed
+    assert found["blocks"]["mota"][0] < 50
+
+
+@pytest.fixture(scope="module")
+def prepared(tmp_path_factory):
+    """Untrained weights, and a few clips."""
+    folder = tmp_path_factory.mktemp("spmot")
+    experiment = experiments.get("vonet-sprites")
+    weights.save(folder / "run", experiment.build_model(seed=0), experiment)
+    generate(SpritesMotConfig(size=32), {"test": 4}, folder / "world", 1)
+    return folder
+
+
+def test_the_command_prints_and_writes_tracking_scores(prepared, capsys):
+    command = ["evaluate", str(prepared / "run"), str(prepared / "world"), "--split", "test", "--protocol", "spmot"]
+    cli.main([*command, "--json"])
+    said = json.loads(capsys.readouterr().out)
+    for scores in (said, said["std"], said["ceiling"], *said["trivial"].values()):
+        assert set(TRACKING_SCORES) <= set(scores)
+    assert said["ceiling"]["mota"] > 50
+    (path,) = (prepared / "run/evaluation").glob("*-test-spmot-*.json")
+    rows = [row for row in json.loads(path.read_text())["rows"] if row["method"] == "model"]
+    total = sum((TrackingCounts(**row["tracking"]) for row in rows), TrackingCounts())
+    assert {name: said[name] for name in TRACKING_SCORES} == pytest.approx(total.scores())
+    for words in (command, ["compare", str(path)]):
+        cli.main(words)
+        text = capsys.readouterr().out
+        assert "ViMON (published)" in text
+        assert "92.9 ± 0.2" in text
+    cli.main(["compare", str(path), "--json"])
+    first, *_ = json.loads(capsys.readouterr().out)["methods"]
+    assert first["mota"] == said["mota"]
+
+
+def test_other_protocols_neither_need_motmetrics_nor_print_tracks(prepared, capsys, monkeypatch):
+    monkeypatch.setitem(sys.modules, "motmetrics", None)
+    command = ["evaluate", str(prepared / "run"), str(prepared / "world"), "--split", "test"]
+    cli.main(command)
+    assert "published" not in capsys.readouterr().out
+    (path,) = (prepared / "run/evaluation").glob("*-test-vonet-*.json")
+    assert all("tracking" not in row for row in json.loads(path.read_text())["rows"])
+    with pytest.raises(SystemExit) as left:
+        cli.main([*command, "--protocol", "spmot"])
+    assert left.value.code == 2
+    assert capsys.readouterr().err.count("\n") == 1

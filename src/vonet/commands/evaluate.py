@@ -18,7 +18,7 @@ def add_options(parser: ArgumentParser) -> None:
     parser.add_argument("weights", metavar="WEIGHTS", help="a run's folder, a file of weights, or mixture")
     parser.add_argument("data", type=Path, metavar="DATA", help="anything that vonet inspect recognises, with true ids")
     parser.add_argument("--split", default="validation", help="which videos (default: validation)")
-    parser.add_argument("--protocol", default="vonet", help="vonet (default), savi, steve or videosaur")
+    parser.add_argument("--protocol", default="vonet", help="vonet (default), savi, steve, videosaur or spmot")
     parser.add_argument("--videos", type=int, metavar="N", help="only the first N videos")
     parser.add_argument("--seeds", type=int, default=1, help="number of draws of the slots' noise (default: 1)")
     parser.add_argument("--batch", type=int, default=8, help="videos at a time; never changes a score (default: 8)")

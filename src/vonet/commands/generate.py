@@ -11,26 +11,30 @@ from vonet.errors import BadInput
 ABOUT = "generate a world of videos with true ids"
 DESCRIPTION = (
     "Physics, pictures and exact ids, in the spirit of MOVi-A to E; or coloured sprites that drift over a plain "
-    "background (sprites). An interrupted command continues when it is run again. A larger number of videos extends a "
-    "finished world."
+    "background (sprites); or the benchmark Sprites-MOT (spmot). An interrupted command continues when it is run "
+    "again. A larger number of videos extends a finished world."
 )
-WORLDS = (*"ABCDE", "sprites")
+WORLDS = (*"ABCDE", "sprites", "spmot")
+COUNTS = {"train": 1000, "validation": 100, "test": 0}
+"""Videos of each split by default; Sprites-MOT has those of the original."""
 
 
 def add_options(parser: ArgumentParser) -> None:
-    parser.add_argument("world", nargs="?", metavar="WORLD", help="A, B, C, D, E or sprites")
+    parser.add_argument("world", nargs="?", metavar="WORLD", help="A, B, C, D, E, sprites or spmot")
     parser.add_argument("--out", type=Path, help="folder to write (default: worlds/WORLD-SIZE)")
-    parser.add_argument("--train", type=int, default=1000, help="number of training videos (default: 1000)")
-    parser.add_argument("--validation", type=int, default=100, help="number of validation videos (default: 100)")
-    parser.add_argument("--test", type=int, default=0, help="number of test videos (default: 0)")
-    parser.add_argument("--size", type=int, help="side of the frames in pixels, even (default: 64; sprites: 32)")
-    parser.add_argument("--frames", type=int, help="frames per video (default: 24; sprites: 12)")
+    parser.add_argument("--train", type=int, help="number of training videos (default: 1000; spmot: 9600)")
+    parser.add_argument("--validation", type=int, help="number of validation videos (default: 100; spmot: 384)")
+    parser.add_argument("--test", type=int, help="number of test videos (default: 0; spmot: 1000)")
+    parser.add_argument(
+        "--size", type=int, help="side of the frames in pixels, even (default: 64; sprites: 32; spmot: 32, 64 or 128)"
+    )
+    parser.add_argument("--frames", type=int, help="frames per video (default: 24; sprites: 12; spmot: always 10)")
     parser.add_argument(
         "--objects",
         type=int,
         nargs=2,
         metavar=("FEWEST", "MOST"),
-        help="objects per video (default: the level's; sprites: 2 3)",
+        help="objects per video (default: the level's; sprites: 2 3; spmot: always 0 to 3)",
     )
     parser.add_argument("--seed", type=int, default=0)
     add_workers(parser, "; never changes a video")
@@ -60,7 +64,8 @@ def run(arguments: Namespace) -> None:
         raise BadInput(f"no world was given; possible are {', '.join(WORLDS)}: try vonet generate A")
     config = _config(arguments.world, arguments)
     out = arguments.out or Path("worlds") / f"{_world(arguments.world)}-{config.size}"
-    counts = {split: getattr(arguments, split) for split in ("train", "validation", "test")}
+    given = {split: getattr(arguments, split) for split in COUNTS}
+    counts = {**_default_counts(arguments.world), **{split: n for split, n in given.items() if n is not None}}
     generate(config, counts, out, workers(arguments))
     print(f"{out} is ready. Next: vonet inspect {out}")
 
@@ -69,8 +74,15 @@ def _world(text: str) -> str | None:
     return next((world for world in WORLDS if world.lower() == text.lower()), None)
 
 
+def _default_counts(text: str) -> dict[str, int]:
+    from vonet.data import spmot
+
+    return spmot.COUNTS if _world(text) == "spmot" else COUNTS
+
+
 def _config(text: str, arguments: Namespace):  # type: ignore[no-untyped-def]  # either kind of world
     from vonet.data.scenes.video import WorldConfig
+    from vonet.data.spmot import SpritesMotConfig
     from vonet.data.sprites import SpritesConfig
 
     world = _world(text)
@@ -79,4 +91,8 @@ def _config(text: str, arguments: Namespace):  # type: ignore[no-untyped-def]  #
     objects = tuple(arguments.objects) if arguments.objects else None
     given = {"size": arguments.size, "frames": arguments.frames, "objects": objects, "seed": arguments.seed}
     chosen = {name: value for name, value in given.items() if value is not None}
+    if world == "spmot":
+        if {"frames", "objects"} & chosen.keys():
+            raise BadInput("Clips of Sprites-MOT have 10 frames and 0 to 3 objects: omit --frames and --objects.")
+        return SpritesMotConfig(**chosen)
     return SpritesConfig(**chosen) if world == "sprites" else WorldConfig(world, **chosen)

@@ -12,6 +12,7 @@ from vonet.errors import BadInput
 from vonet.evaluation.protocol import SCORES
 from vonet.evaluation.references import REFERENCES
 from vonet.evaluation.report import EVALUATION, cell, read_evaluation
+from vonet.evaluation.spmot import TRACKING_SCORES, tracking_table
 
 COMPARED = ("fg_ari", "miou", "slots_per_object", "identity_switches")
 SAME = ("split", "protocol")
@@ -33,8 +34,14 @@ class Line:
     def as_json(self) -> dict[str, Any]:
         shown = {name: self.scores[name] for name in COMPARED}
         std = {name: self.std.get(name) for name in COMPARED}
+        tracking = {name: mean for name, (mean, _) in self.tracking().items()}
         about = {"milliseconds": self.milliseconds, "parameters": self.parameters, "file": self.file}
-        return {"method": self.method, **shown, "std": std, **about}
+        return {"method": self.method, **shown, **tracking, "std": std, **about}
+
+    def tracking(self) -> dict[str, tuple[float, float]]:
+        """Mean and standard deviation of the tracking scores in percent; empty where there are none."""
+        names = [name for name in TRACKING_SCORES if name in self.scores]
+        return {name: (self.scores[name], _number(self.std.get(name))) for name in names}
 
 
 @dataclass(frozen=True)
@@ -55,7 +62,9 @@ class Comparison:
         ]
         rule = "|" + "|".join(["-" * (widths[0] + 2), *("-" * (width + 1) + ":" for width in widths[1:])]) + "|"
         said = ", ".join(f"{name} {value}" for name, value in self.about.items())
-        return "\n".join([f"In percent, but for counts; {said}.", "", lines[0], rule, *lines[1:]])
+        text = "\n".join([f"In percent, but for counts; {said}.", "", lines[0], rule, *lines[1:]])
+        tracked = {line.method: line.tracking() for line in self.lines if line.tracking()}
+        return f"{text}\n\n{tracking_table(tracked)}" if tracked else text
 
     @staticmethod
     def _row(line: Line) -> list[str]:

@@ -18,6 +18,7 @@ from jaxtyping import Integer
 from vonet.errors import BadInput
 from vonet.evaluation import metrics
 from vonet.evaluation.metrics import Confusion
+from vonet.evaluation.spmot import CLIP_FRAMES, ClipTracking, TrackingCounts, require_motmetrics
 from vonet.interface import NULL
 
 
@@ -28,6 +29,7 @@ class Protocol:
     min_probability: a pixel belongs to its best slot only if that has more than this probability; None: always.
     largest_id: true ids above are counted as background, in ARI and FG-ARI, and elsewhere if `everywhere`.
     background: whether the true background is one of the segments that mIoU matches and averages over.
+    tracking: whether the CLEAR-MOT scores of evaluation/spmot.py are computed too, which needs motmetrics.
     """
 
     name: str
@@ -36,6 +38,7 @@ class Protocol:
     largest_id: int | None = None
     everywhere: bool = False
     background: bool = True
+    tracking: bool = False
 
 
 PROTOCOLS = {
@@ -45,6 +48,7 @@ PROTOCOLS = {
         Protocol("savi", largest_id=23, everywhere=True),
         Protocol("steve", window=6),
         Protocol("videosaur", background=False),
+        Protocol("spmot", window=CLIP_FRAMES, tracking=True),
     )
 }
 
@@ -52,6 +56,8 @@ PROTOCOLS = {
 def get(name: str) -> Protocol:
     if name not in PROTOCOLS:
         raise BadInput(f"there is no protocol {name!r}; there are {', '.join(PROTOCOLS)}")
+    if PROTOCOLS[name].tracking:
+        require_motmetrics()
     return PROTOCOLS[name]
 
 
@@ -118,6 +124,7 @@ class Scorer:
         self._stability: defaultdict[str, float] = defaultdict(float)
         self._last: dict[str, np.ndarray] = {}
         self._own = {name: make() for name, make in _OWN.items()}
+        self._tracking = ClipTracking() if protocol.tracking else None
 
     def add(self, true_ids: Integer[np.ndarray, "T H W"], predicted_ids: Integer[np.ndarray, "T H W"]) -> None:
         raw = metrics.confusion(true_ids, predicted_ids)
@@ -140,6 +147,8 @@ class Scorer:
             self._last[name] = ids[-1:].copy()
         for own in self._own.values():
             own.add(true_ids, predicted_ids)
+        if self._tracking is not None:
+            self._tracking.add(true_ids, predicted_ids)
 
     def _limited(self, raw: Confusion) -> tuple[Confusion, Confusion]:
         """The tables for ARI and for all else: with large ids as background, where the protocol has it so."""
@@ -149,6 +158,10 @@ class Scorer:
 
     def _miou(self, table: Confusion) -> float:
         return metrics.miou_of(table, self.protocol.background)
+
+    def tracking(self) -> TrackingCounts | None:
+        """The events of the window; None where the protocol does not count them."""
+        return None if self._tracking is None else self._tracking.counts()
 
     def scores(self) -> dict[str, float]:
         assert self._total is not None, "nothing was added"

@@ -14,7 +14,8 @@ from typing import Any
 from vonet.errors import BadInput
 from vonet.evaluation.protocol import COUNTS, SCORES
 from vonet.evaluation.references import REFERENCES
-from vonet.evaluation.run import MODEL, OFFLINE, PERFECT, Row, summary
+from vonet.evaluation.run import MODEL, OFFLINE, PERFECT, Row, summary, tracking_summary
+from vonet.evaluation.spmot import tracking_table
 from vonet.writing import written_aside
 
 HEADLINES = ("fg_ari", "miou")
@@ -32,8 +33,9 @@ class Report:
     paper: Mapping[str, float]
 
     def as_json(self) -> dict[str, Any]:
-        """The model's mean scores by name; `std` over the seeds; the other methods likewise."""
-        found = summary(self.rows)
+        """The model's mean scores by name; `std` over the seeds; the other methods likewise. Tracking scores are in
+        percent, all others are shares or counts."""
+        found = self._summary()
         means = {method: {name: mean for name, (mean, _) in scores.items()} for method, scores in found.items()}
         return {
             **means[MODEL],
@@ -45,6 +47,10 @@ class Report:
             "verdict": self.verdict(),
             **self.about,
         }
+
+    def _summary(self) -> dict[str, dict[str, tuple[float, float]]]:
+        tracking = tracking_summary(self.rows)
+        return {method: {**scores, **tracking.get(method, {})} for method, scores in summary(self.rows).items()}
 
     def verdict(self) -> str:
         """Whether the model beats every method without learning, on both of the paper's scores."""
@@ -66,7 +72,8 @@ class Report:
         return f"it does not beat the methods without learning, so it shows no learning: {said}"
 
     def table(self) -> str:
-        """What was evaluated; scores in rows, in percent but for counts; methods in columns, the paper's beside us."""
+        """What was evaluated; scores in rows, in percent but for counts; methods in columns, the paper's beside us.
+        Tracking scores and the published ones follow, where the protocol has them."""
         found = summary(self.rows)
         methods = [MODEL, *(method for method in [OFFLINE, *REFERENCES, PERFECT] if method in found)]
         lines = [["", *methods]]
@@ -78,7 +85,9 @@ class Report:
         widths = [max(map(len, column)) for column in zip(*lines, strict=True)]
         head, *rest = ["  ".join(_aligned(line, widths)) for line in lines]
         about = ", ".join(f"{key} {value}" for key, value in self.about.items() if key in HEADING)
-        return "\n".join([f"In percent, but for counts. {about}".strip(), head, "─" * len(head), *rest])
+        text = "\n".join([f"In percent, but for counts. {about}".strip(), head, "─" * len(head), *rest])
+        tracking = tracking_summary(self.rows)
+        return f"{text}\n\n{tracking_table({m: tracking[m] for m in methods})}" if tracking else text
 
     def write(self, folder: Path, name: str) -> list[Path]:
         """`name.json`, all of it, and `name.csv`, a line for each video and method."""
@@ -108,7 +117,8 @@ class Report:
 
     def _json_text(self) -> str:
         return (
-            json.dumps({**self.as_json(), "rows": [asdict(row) for row in self.rows]}, indent=1, allow_nan=False) + "\n"
+            json.dumps({**self.as_json(), "rows": [_as_dict(row) for row in self.rows]}, indent=1, allow_nan=False)
+            + "\n"
         )
 
     def _csv_text(self) -> str:
@@ -130,6 +140,11 @@ def read_evaluation(path: Path) -> dict[str, Any]:
     if not isinstance(found, dict) or not wanted <= found.keys():
         raise BadInput(f"{path} is not an evaluation; possible are the JSON files that vonet evaluate writes")
     return found
+
+
+def _as_dict(row: Row) -> dict[str, Any]:
+    """Without tracking events where there are none."""
+    return {name: value for name, value in asdict(row).items() if value is not None}
 
 
 def cell(name: str, mean: float, std: float) -> str:

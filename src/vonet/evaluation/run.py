@@ -24,6 +24,7 @@ from vonet.data.resize import resized
 from vonet.data.video import Video
 from vonet.errors import BadInput
 from vonet.evaluation.protocol import SCORES, Protocol, Scorer
+from vonet.evaluation.spmot import TrackingCounts, mean_and_std
 from vonet.evaluation.trivial import TRIVIAL
 from vonet.interface import (
     Clip,
@@ -48,7 +49,8 @@ PIECE = 8
 
 @dataclass(frozen=True)
 class Row:
-    """The scores of one video, or of one window of it, by one method."""
+    """The scores of one video, or of one window of it, by one method; and its tracking events, where the protocol
+    counts them."""
 
     method: str
     video: str
@@ -56,6 +58,7 @@ class Row:
     seed: int
     start: int
     scores: dict[str, float]
+    tracking: TrackingCounts | None = None
 
 
 @dataclass
@@ -194,7 +197,8 @@ class _Windows:
             self._seen += len(true_ids[:room])
             if self._seen % self._length == 0:
                 scores, start = self._scorer.scores(), self._seen - self._length
-                self._rows.append(Row(self._method, self._video.name, self._video.split, self._seed, start, scores))
+                about = (self._method, self._video.name, self._video.split, self._seed, start)
+                self._rows.append(Row(*about, scores, self._scorer.tracking()))
                 self._scorer = Scorer(self._protocol)
             true_ids, predicted_ids = true_ids[room:], predicted_ids[room:]
 
@@ -332,6 +336,16 @@ def _mean_and_std(rows: Sequence[Row]) -> dict[str, tuple[float, float]]:
         means = [float(np.mean([np.mean(windows) for windows in by_video.values()])) for by_video in videos.values()]
         found[name] = float(np.mean(means)), float(np.std(means, ddof=1)) if len(means) > 1 else float("nan")
     return found
+
+
+def tracking_summary(rows: Sequence[Row]) -> dict[str, dict[str, tuple[float, float]]]:
+    """For each method and tracking score in percent: the score over all clips, as mean and standard deviation over the
+    seeds. Empty where the protocol counts no events."""
+    events: dict[str, dict[int, TrackingCounts]] = defaultdict(lambda: defaultdict(TrackingCounts))
+    for row in rows:
+        if row.tracking is not None:
+            events[row.method][row.seed] += row.tracking
+    return {method: mean_and_std(list(by_seed.values())) for method, by_seed in events.items()}
 
 
 def in_all_processes(make: Callable[[Sequence[Video]], list[Row]], videos: Sequence[Video]) -> list[Row] | None:
