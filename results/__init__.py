@@ -1,1 +1,1 @@
-"""The raw scores of every run that we report, and the README's table made of them."""
+"""The raw scores of every run that we report, and the tables of the documentation made from them."""
