@@ -1,8 +1,9 @@
-# make demo: set up, and see objects found.   make test: set up, and run the tests.
+# make setup: install into .venv.   make demo: train and segment.   make test, make lint: check.   make format: fix style.
 PYTHON ?= python3
 BIN := .venv/bin
+MARKDOWN := README.md CHANGELOG.md CONTRIBUTING.md docs results
 
-.PHONY: setup demo test lint bench results clean
+.PHONY: setup demo test lint format bench results clean
 .DEFAULT_GOAL := demo
 
 setup: .venv/installed
@@ -23,6 +24,11 @@ lint: setup
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
+	$(BIN)/mdformat --check $(MARKDOWN)
+
+format: setup
+	$(BIN)/ruff format .
+	$(BIN)/mdformat $(MARKDOWN)
 
 bench: setup
 	$(BIN)/python -m benchmarks
