@@ -26,12 +26,12 @@ from tests.own_parts import as_in_a_new_process
 from tests.reduced import reduced_experiment
 from tests.serving.small import pictures, write_video
 from vonet import cli, experiments
-from vonet.experiments import experiment
+from vonet.experiments import Experiment
 
 ROOT = Path(__file__).parents[1]
 PAGES = sorted(
     str(path.relative_to(ROOT))
-    for pattern in ("*.md", "docs/**/*.md", "results/*.md", "src/vonet/pretrained/*/*.md")
+    for pattern in ("*.md", "docs/**/*.md", "results/*.md")
     for path in ROOT.glob(pattern)
 )
 
@@ -49,6 +49,7 @@ PREPARED = {
         "results",
         "bench-attention.json",
     ),
+    "docs/methods.md": ("WORLD",),
     "docs/segment.md": ("clip.mp4", "frames", "runs"),
     "docs/training.md": ("WORLD",),
 }
@@ -64,8 +65,12 @@ SHORTER = {
 """Commands that run with these options besides, so that they take a second and not minutes."""
 
 NOT_RUN = {
-    "make demo": "minutes of learning; tests/test_cli.py runs it with two updates",
-    "make test": "it is what runs this",
+    "git clone URL vonet": "it is how the reader came here",
+    "cd vonet": "the same",
+    "make setup": "it installs the program that runs this",
+    "source .venv/bin/activate": "the same",
+    "make demo": "minutes of training; tests/test_cli.py runs it with two updates",
+    "make test": "it runs this file",
     "torchrun --nproc-per-node 4 -m vonet train vonet-movi-a --data STORE --out runs/a": "needs four processes and the "
     "paper's model; tests/training runs two processes with a small one",
 }
@@ -143,7 +148,7 @@ def run(words: list[str]) -> None:
         found for word in arguments for found in (sorted(map(str, Path().glob(word))) if "*" in word else [word])
     ]
     given = [word.removesuffix("...") for word in expanded]  # RUN...: one or more
-    command = cli.make_parser().parse_args(given).run.__name__.removeprefix("_")
+    command = cli.make_parser().parse_args(given).run.__module__.rpartition(".")[2]
     with as_in_a_new_process():  # so a command that lacks `--with` fails
         cli.main([*given, *shlex.split(SHORTER.get(command, ""))])
 
@@ -158,11 +163,10 @@ def execute(page: str, code: str, names: dict[str, object]) -> None:
 
 @pytest.fixture
 def affordable(monkeypatch):
-    """The paper's model with few channels, and no compiler (tests/test_performance.py starts it); frames as a camera
-    or another program sends them."""
+    """The paper's model with few channels; frames as a camera or another program sends them."""
     get = experiments.get
 
-    def smaller(name: str) -> experiment.Experiment:
+    def smaller(name: str) -> Experiment:
         found = get(name)
         if name != "vonet-movi-a":
             return found
@@ -170,7 +174,6 @@ def affordable(monkeypatch):
         return replace(small, model=replace(small.model, size=found.model.size))
 
     monkeypatch.setattr(experiments, "get", smaller)
-    monkeypatch.setattr(experiment, "compile_encoder", lambda model: True)
     monkeypatch.setattr(sys, "stdin", SimpleNamespace(buffer=io.BytesIO(pictures(3).tobytes())))
 
 
@@ -203,6 +206,10 @@ def check(words: list[str]) -> None:
         assert done.returncode == 0, done.stderr
     elif words[:2] == ["python", "-m"]:
         assert (ROOT / (words[2].replace(".", "/") + ".py")).is_file()
+    elif words[0] in ("git", "cd"):
+        assert words[-1] == "vonet"
+    elif words[0] == "source":
+        assert f"-m venv {words[1].partition('/')[0]}\n" in (ROOT / "Makefile").read_text(encoding="utf-8")
     else:
         _check_ours(words[words.index("vonet") + 1 :])
 
@@ -216,7 +223,7 @@ def _check_ours(words: list[str]) -> None:
     _, parser = known[words[0]]
     options = {name for action in parser._actions for name in action.option_strings}
     assert {word for word in words if word.startswith("--")} <= options, words
-    if words[0] == "train" and len(words) > 1:
+    if words[0] == "train" and len(words) > 1 and not words[1].startswith("--"):
         assert words[1] in [*experiments.names(), "…"], words
     assert (complaint(parser, [re.sub(r"\bN$", "0", word) for word in words[1:]]) or UNFINISHED[0]).startswith(
         UNFINISHED
@@ -303,3 +310,8 @@ def test_the_citation_is_of_this_version():
 def test_the_readme_leads_to_every_page():
     linked = set(re.findall(r"\]\(([^)\s#]+)", text_of("README.md")))
     assert {page for page in PAGES if page not in linked} == {"README.md"}
+
+
+def test_tables_of_the_readme_have_at_most_ten_rows():
+    for table in re.findall(r"(?:^\|.*\n)+", text_of("README.md"), re.MULTILINE):
+        assert len(table.splitlines()) - 2 <= 10, table
