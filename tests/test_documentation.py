@@ -30,9 +30,7 @@ from vonet.experiments import Experiment
 
 ROOT = Path(__file__).parents[1]
 PAGES = sorted(
-    str(path.relative_to(ROOT))
-    for pattern in ("*.md", "docs/**/*.md", "results/*.md")
-    for path in ROOT.glob(pattern)
+    str(path.relative_to(ROOT)) for pattern in ("*.md", "docs/**/*.md", "results/*.md") for path in ROOT.glob(pattern)
 )
 
 PREPARED = {
