@@ -82,6 +82,25 @@ def squares(time: int) -> Array:
     return video
 
 
+def labels(case: str) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    """True and predicted ids `4 T H W` of four videos: 3 frames of 24x32 pixels, true ids in blocks of 4x4.
+
+    A predicted id is the true one plus 1, except where u of "swapped" is below −0.9, −0.3, 0.3 or 0.9, by video: there
+    it is one of eight. The case "usual" has six true ids. In "many" the true ids 4 and 5 are called 25 and 64. In
+    "single" every true id is 1 and the second half of the videos has the predicted id 1 everywhere.
+    """
+    blocks = np.floor((1 + uniform("true", (4, 3, 6, 8))) / 2 * 6).astype(np.int64)
+    true = blocks.repeat(4, axis=2).repeat(4, axis=3)
+    swapped = uniform("swapped", true.shape) < np.array([-0.9, -0.3, 0.3, 0.9]).reshape(4, 1, 1, 1)
+    predicted = np.where(swapped, np.floor((1 + uniform("predicted", true.shape)) * 4).astype(np.int64), true + 1)
+    if case == "many":
+        true = np.array([0, 1, 2, 3, 25, 64])[true]
+    if case == "single":
+        true = np.ones_like(true)
+        predicted[2:] = 1
+    return true, predicted
+
+
 def centred(weight: Array) -> Array:
     """The weight `outputs inputs k k` with all taps but the middle one set to zero."""
     kept = np.zeros_like(weight)
