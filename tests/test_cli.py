@@ -1,3 +1,4 @@
+import inspect
 import json
 import os
 import re
@@ -117,6 +118,36 @@ def test_mistakes_get_a_sentence_not_a_traceback(tmp_path):
         assert done.returncode == 2
         assert words in done.stderr
         assert "Traceback" not in done.stderr
+
+
+def library_of(command):
+    """The call whose defaults serve where an option of the command is not given."""
+    from vonet.data.prepare import PrepareConfig
+    from vonet.data.scenes.video import WorldConfig
+    from vonet.evaluation.evaluate import evaluate
+    from vonet.figures.draw import draw
+    from vonet.figures.report import report
+    from vonet.serving.segment import SegmentOptions
+    from vonet.training.run import TrainOptions
+
+    calls = {"generate": WorldConfig, "prepare": PrepareConfig, "train": TrainOptions, "evaluate": evaluate}
+    return (calls | {"segment": SegmentOptions, "report": report, "figures": draw}).get(command)
+
+
+def test_the_help_says_the_defaults_of_the_library():
+    """Each default is typed once in code: in the library. The help, which must not wait for it, tells the same."""
+    compared = []
+    for command, (_, parser) in cli.commands_of(cli.make_parser()).items():
+        library = library_of(command)
+        parameters = inspect.signature(library).parameters if library else {}
+        for action in parser._actions:
+            told = re.search(r"default: ([\w.]+)|(\w+) \(default\)", action.help or "")
+            known = parameters.get(action.dest)
+            if told and known and known.default not in (None, inspect.Parameter.empty):
+                assert action.default is None, (command, action.dest)
+                assert str(known.default).removesuffix(".0") == (told[1] or told[2]), (command, action.dest)
+                compared.append((command, action.dest))
+    assert len(compared) >= 20, compared
 
 
 # The shell

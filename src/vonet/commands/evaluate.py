@@ -7,6 +7,8 @@ import sys
 from argparse import ArgumentParser, Namespace
 from pathlib import Path
 
+from vonet.commands.given import given
+
 ABOUT = "score a model on videos with true ids"
 DESCRIPTION = (
     "Streams whole videos through the model. With torchrun each process takes a share of the videos: "
@@ -17,11 +19,11 @@ DESCRIPTION = (
 def add_options(parser: ArgumentParser) -> None:
     parser.add_argument("weights", metavar="WEIGHTS", help="a run's folder, a file of weights, or mixture")
     parser.add_argument("data", type=Path, metavar="DATA", help="anything that vonet inspect recognises, with true ids")
-    parser.add_argument("--split", default="validation", help="which videos (default: validation)")
-    parser.add_argument("--protocol", default="vonet", help="vonet (default), savi, steve, videosaur or spmot")
+    parser.add_argument("--split", help="which videos (default: validation)")
+    parser.add_argument("--protocol", help="vonet (default), savi, steve, videosaur or spmot")
     parser.add_argument("--videos", type=int, metavar="N", help="only the first N videos")
-    parser.add_argument("--seeds", type=int, default=1, help="number of draws of the slots' noise (default: 1)")
-    parser.add_argument("--batch", type=int, default=8, help="videos at a time; never changes a score (default: 8)")
+    parser.add_argument("--seeds", type=int, help="number of draws of the slots' noise (default: 1)")
+    parser.add_argument("--batch", type=int, help="videos at a time; never changes a score (default: 8)")
     parser.add_argument("--slots", type=int, help="number of slots (default: as in training)")
     parser.add_argument("--masks", help="how masks are enlarged, nearest or bilinear (default: the model's)")
     parser.add_argument("--out", type=Path, help="folder for scores (default: `evaluation` beside the weights)")
@@ -31,17 +33,8 @@ def add_options(parser: ArgumentParser) -> None:
 def run(arguments: Namespace) -> None:
     from vonet.evaluation.evaluate import evaluate
 
-    report = evaluate(
-        arguments.weights,
-        arguments.data,
-        split=arguments.split,
-        protocol=arguments.protocol,
-        videos=arguments.videos,
-        seeds=arguments.seeds,
-        batch=arguments.batch,
-        slots=arguments.slots,
-        masks=arguments.masks,
-    )
+    names = ("split", "protocol", "videos", "seeds", "batch", "slots", "masks")
+    report = evaluate(arguments.weights, arguments.data, **given(arguments, *names))
     if report is None:  # another process of torchrun reports
         return
     written = report.write_beside(arguments.weights, arguments.out)

@@ -5,6 +5,8 @@ from __future__ import annotations
 from argparse import ArgumentParser, Namespace
 from pathlib import Path
 
+from vonet.commands.given import given
+
 ABOUT = "draw figures and tables for papers, from runs and evaluations"
 DESCRIPTION = (
     "From runs: masks, foregrounds, reconstructions, KL curves, scores against training time. From evaluations (those "
@@ -20,19 +22,12 @@ def add_options(parser: ArgumentParser) -> None:
     parser.add_argument("--out", type=Path, default=Path("figures"), help="folder for them (default: figures)")
     parser.add_argument("--data", type=Path, help="videos to show (default: those the first run was trained on)")
     parser.add_argument("--split", help="which videos (default: validation, where there is one)")
-    parser.add_argument("--videos", type=int, default=2, metavar="N", help="videos to show (default: 2)")
-    parser.add_argument("--frames", type=int, default=24, metavar="N", help="frames of each (default: 24)")
+    parser.add_argument("--videos", type=int, metavar="N", help="videos to show (default: 2)")
+    parser.add_argument("--frames", type=int, metavar="N", help="frames of each (default: 24)")
 
 
 def run(arguments: Namespace) -> None:
     from vonet.figures.draw import draw
 
-    written = draw(
-        arguments.sources,
-        arguments.out,
-        data=arguments.data,
-        split=arguments.split,
-        videos=arguments.videos,
-        frames=arguments.frames,
-    )
+    written = draw(arguments.sources, arguments.out, **given(arguments, "data", "split", "videos", "frames"))
     print("\n".join(map(str, written)))

@@ -5,6 +5,7 @@ from __future__ import annotations
 from argparse import ArgumentParser, Namespace
 from pathlib import Path
 
+from vonet.commands.given import given
 from vonet.commands.workers import add_workers, workers
 from vonet.errors import BadInput
 
@@ -36,7 +37,7 @@ def add_options(parser: ArgumentParser) -> None:
         metavar=("FEWEST", "MOST"),
         help="objects per video (default: the level's; sprites: 2 3; spmot: always 0 to 3)",
     )
-    parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--seed", type=int, help="of the whole world (default: 0)")
     add_workers(parser, "; never changes a video")
     parser.add_argument(
         "--preview",
@@ -64,8 +65,7 @@ def run(arguments: Namespace) -> None:
         raise BadInput(f"no world was given; possible are {', '.join(WORLDS)}: try vonet generate A")
     config = _config(arguments.world, arguments)
     out = arguments.out or Path("worlds") / f"{_world(arguments.world)}-{config.size}"
-    given = {split: getattr(arguments, split) for split in COUNTS}
-    counts = {**_default_counts(arguments.world), **{split: n for split, n in given.items() if n is not None}}
+    counts = {**_default_counts(arguments.world), **given(arguments, *COUNTS)}
     generate(config, counts, out, workers(arguments))
     print(f"{out} is ready. Next: vonet inspect {out}")
 
@@ -89,8 +89,7 @@ def _config(text: str, arguments: Namespace):  # type: ignore[no-untyped-def]  #
     if world is None:
         raise BadInput(f"there is no world {text!r}; possible are {', '.join(WORLDS)}")
     objects = tuple(arguments.objects) if arguments.objects else None
-    given = {"size": arguments.size, "frames": arguments.frames, "objects": objects, "seed": arguments.seed}
-    chosen = {name: value for name, value in given.items() if value is not None}
+    chosen = given(arguments, "size", "frames", "seed") | ({} if objects is None else {"objects": objects})
     if world == "spmot":
         if {"frames", "objects"} & chosen.keys():
             raise BadInput("Clips of Sprites-MOT have 10 frames and 0 to 3 objects: omit --frames and --objects.")

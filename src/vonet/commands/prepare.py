@@ -6,6 +6,7 @@ import sys
 from argparse import ArgumentParser, Namespace
 from pathlib import Path
 
+from vonet.commands.given import given
 from vonet.commands.workers import add_workers, workers
 from vonet.errors import BadInput
 
@@ -22,8 +23,8 @@ def add_options(parser: ArgumentParser) -> None:
     parser.add_argument(
         "--size", type=int, nargs="+", metavar="PIXELS", help="side, or height and width (default: each video's own)"
     )
-    parser.add_argument("--fit", default="crop", help="crop (default) or stretch videos of another shape")
-    parser.add_argument("--every", type=int, default=1, metavar="N", help="keep only every N-th frame (default: 1)")
+    parser.add_argument("--fit", help="crop (default) or stretch videos of another shape")
+    parser.add_argument("--every", type=int, metavar="N", help="keep only every N-th frame (default: 1)")
     add_workers(parser)
 
 
@@ -33,7 +34,7 @@ def run(arguments: Namespace) -> None:
     size = arguments.size
     if size is not None and len(size) > 2:
         raise BadInput(f"--size was given {len(size)} numbers; possible are one (the side) or two (height and width)")
-    config = PrepareConfig(None if size is None else (size[0], size[-1]), arguments.fit, arguments.every)
+    config = PrepareConfig(None if size is None else (size[0], size[-1]), **given(arguments, "fit", "every"))
     problems = prepare(arguments.path, arguments.out, config, workers(arguments))
     for problem in problems:
         print(f"vonet: problem: {problem}", file=sys.stderr)

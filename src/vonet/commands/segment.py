@@ -8,6 +8,7 @@ from argparse import ArgumentParser, Namespace
 from pathlib import Path
 
 from vonet.commands.exit_codes import MISTAKE, STOPPED, leave
+from vonet.commands.given import given
 
 ABOUT = "find and follow the objects of any video"
 DESCRIPTION = (
@@ -26,30 +27,25 @@ def add_options(parser: ArgumentParser) -> None:
     parser.add_argument(
         "--write",
         type=lambda names: names.split(","),
-        default=["overlay", "tracks"],
         metavar="OUTPUTS",
         help="which outputs, of overlay,tracks (the default),masks,coco,ytvis,mot,npz, or all",
     )
     parser.add_argument("--slots", type=int, help="largest number of objects (default: as in training)")
-    parser.add_argument("--every", type=int, default=1, metavar="N", help="use only every N-th frame (default: 1)")
-    parser.add_argument("--start", default="0", help="first frame (250), second (4.5s) or clock (1:30); default: 0")
+    parser.add_argument("--every", type=int, metavar="N", help="use only every N-th frame (default: 1)")
+    parser.add_argument("--start", help="first frame (250), second (4.5s) or clock (1:30); default: 0")
     parser.add_argument("--end", help="the first frame that is not used, in the same forms (default: to the end)")
-    parser.add_argument(
-        "--fps", type=float, default=12.0, help="frames per second of inputs that do not say it (default: 12)"
-    )
+    parser.add_argument("--fps", type=float, help="frames per second of inputs that do not say it (default: 12)")
     parser.add_argument(
         "--fit",
-        default="stretch",
         help="stretch (default) or letterbox frames of another shape than the model's",
     )
     parser.add_argument(
         "--min-probability",
         type=float,
-        default=0.3,
         metavar="P",
         help="pixels whose best slot has less probability get no id (default: 0.3)",
     )
-    parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--seed", type=int, help="of the slots' noise (default: 0)")
     parser.add_argument("--split", help="of a set, only these videos")
     parser.add_argument("--json", action="store_true", help="print the results as JSON")
 
@@ -68,14 +64,13 @@ def run(arguments: Namespace) -> None:
     if arguments.weights is None:
         print(f"vonet: no --weights given, using {weights.DEFAULT} (no learning)", file=sys.stderr)
     names = ("slots", "every", "start", "end", "fps", "fit", "min_probability", "seed")
-    options = SegmentOptions(**{name: getattr(arguments, name) for name in names})
+    options = SegmentOptions(**given(arguments, *names))
     keep_freed_memory()
     results = segment_to_files(
         arguments.inputs,
         arguments.out,
         arguments.weights,
-        split=arguments.split,
-        write=arguments.write,
+        **given(arguments, "split", "write"),
         overwrite=arguments.overwrite,
         options=options,
         say=say,

@@ -5,6 +5,8 @@ from __future__ import annotations
 from argparse import ArgumentParser, Namespace
 from pathlib import Path
 
+from vonet.commands.given import given
+
 ABOUT = "train an experiment on videos"
 DESCRIPTION = (
     "Weights, log, curves, pictures and checkpoints lie in RUN. Ctrl-C and SIGTERM save first; --resume continues "
@@ -22,7 +24,7 @@ def add_options(parser: ArgumentParser) -> None:
     parser.add_argument("--resume", action="store_true", help="continue the run in RUN")
     parser.add_argument("--updates", type=int, help="stop at this update (default: the experiment's number)")
     parser.add_argument("--minutes", type=float, help="stop after this much training, resumed parts included")
-    parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--seed", type=int, help="of weights and batches (default: 0)")
     parser.add_argument(
         "--set",
         nargs="+",
@@ -31,11 +33,11 @@ def add_options(parser: ArgumentParser) -> None:
         metavar="OPTION=VALUE",
         help="change options of the experiment, such as model.slots=7",
     )
-    parser.add_argument("--accumulate", type=int, default=1, help="compute each batch in N parts (default: 1)")
+    parser.add_argument("--accumulate", type=int, help="compute each batch in N parts (default: 1)")
     parser.add_argument("--compile", action="store_true", help="use torch.compile where the machine can")
     parser.add_argument("--evaluate-every", type=int, metavar="N", help="updates between scores (default: a tenth)")
-    parser.add_argument("--videos", type=int, default=16, help="validation videos to score (default: 16)")
-    parser.add_argument("--save-minutes", type=float, default=5.0, help="between checkpoints (default: 5)")
+    parser.add_argument("--videos", type=int, help="validation videos to score (default: 16)")
+    parser.add_argument("--save-minutes", type=float, help="between checkpoints (default: 5)")
     parser.add_argument("--tensorboard", action="store_true", help="also write for TensorBoard")
 
 
@@ -47,17 +49,7 @@ def run(arguments: Namespace) -> None:
     experiment = experiments.get(arguments.experiment)
     trainable(experiment)
     experiment = overridden(experiment, arguments.set)
-    options = TrainOptions(
-        seed=arguments.seed,
-        updates=arguments.updates,
-        minutes=arguments.minutes,
-        accumulate=arguments.accumulate,
-        compile=arguments.compile,
-        evaluate_every=arguments.evaluate_every,
-        videos=arguments.videos,
-        save_minutes=arguments.save_minutes,
-        tensorboard=arguments.tensorboard,
-        start=arguments.start,
-    )
+    names = ("seed", "updates", "minutes", "accumulate", "compile", "evaluate_every", "videos", "save_minutes")
+    options = TrainOptions(**given(arguments, *names, "tensorboard", "start"))
     out = arguments.out or Path("runs") / experiment.name
     train(experiment, arguments.data, out, options, arguments.resume)

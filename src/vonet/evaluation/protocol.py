@@ -19,7 +19,7 @@ from vonet.errors import BadInput
 from vonet.evaluation import metrics
 from vonet.evaluation.metrics import Confusion
 from vonet.evaluation.spmot import CLIP_FRAMES, ClipTracking, TrackingCounts, require_motmetrics
-from vonet.interface import NULL
+from vonet.interface import MIN_PROBABILITY, NULL
 
 
 @dataclass(frozen=True)
@@ -44,7 +44,7 @@ class Protocol:
 PROTOCOLS = {
     protocol.name: protocol
     for protocol in (
-        Protocol("vonet", min_probability=0.3, largest_id=24),
+        Protocol("vonet", min_probability=MIN_PROBABILITY, largest_id=24),
         Protocol("savi", largest_id=23, everywhere=True),
         Protocol("steve", window=6),
         Protocol("videosaur", background=False),

@@ -31,9 +31,10 @@ from vonet.interface.contract import (
     total,
 )
 from vonet.interface.pixels import frames_tensor
-from vonet.interface.segmentation import NULL, Enlargement, enlarge, label_ids, segment_ids, slot_ids
+from vonet.interface.segmentation import MIN_PROBABILITY, NULL, Enlargement, enlarge, label_ids, segment_ids, slot_ids
 
 __all__ = [
+    "MIN_PROBABILITY",
     "NULL",
     "Clip",
     "EmptyState",

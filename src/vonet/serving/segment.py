@@ -19,8 +19,9 @@ from vonet.data.video import Shown, Video
 from vonet.data.work import stop_signals
 from vonet.errors import BadInput
 from vonet.experiments import weights as stored
+from vonet.interface import MIN_PROBABILITY
 from vonet.serving.outputs import DEFAULT, Source, Writer, chosen
-from vonet.serving.segmenter import MIN_PROBABILITY, SegmentedFrame, Segmenter, load_model
+from vonet.serving.segmenter import SegmentedFrame, Segmenter, load_model
 from vonet.serving.span import Moment, Span
 from vonet.serving.tracks import Row, spoken
 from vonet.writing import DiscRefusal, disc_refusals, folder_written_aside

@@ -17,12 +17,9 @@ from torch import Tensor
 
 from vonet.errors import BadInput, check_choice
 from vonet.experiments import weights as stored
-from vonet.interface import StreamingModel, device_of
+from vonet.interface import MIN_PROBABILITY, StreamingModel, device_of
 from vonet.serving.placement import Enlarger, Fit, content_box, labels_of_frame, placed
 from vonet.serving.tracks import Track, Tracks
-
-MIN_PROBABILITY = 0.3
-"""The paper's rule (appendix, "Segmentation mask"), as in `vonet evaluate`."""
 
 
 @dataclass(frozen=True)
