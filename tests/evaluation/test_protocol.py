@@ -83,7 +83,7 @@ def test_null_pixels_for_vonet_and_for_no_other():
         name: segment_ids(log_masks, None, (1, 2), "nearest", rules.min_probability).tolist()
         for name, rules in PROTOCOLS.items()
     }
-    assert sure == {"vonet": [[NULL, 1]], "savi": [[1, 1]], "steve": [[1, 1]], "videosaur": [[1, 1]]}
+    assert sure == {"vonet": [[NULL, 1]], "savi": [[1, 1]], "steve": [[1, 1]], "videosaur": [[1, 1]], "spmot": [[1, 1]]}
 
 
 def test_null_pixels_are_counted():
