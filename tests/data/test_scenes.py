@@ -135,6 +135,37 @@ def test_the_number_of_objects_can_be_chosen():
         assert 1 <= sum(not o.thrown for o in scene.objects) <= 3
 
 
+def test_a_close_up_is_the_same_scene_from_nearby():
+    for level in LEVELS:
+        far, near = (
+            sample_scene(np.random.default_rng(4), LEVELS[level], "train", 3, (1, 1), distance)
+            for distance in (1.0, 0.6)
+        )
+        np.testing.assert_allclose(near.camera, 0.6 * far.camera)
+        for a, b in zip(far.objects, near.objects, strict=True):
+            assert (a.shape, a.size, a.colour) == (b.shape, b.size, b.colour)
+            lifted = np.array([0, 0, 0.3 * a.size])
+            np.testing.assert_allclose(b.position - lifted, 0.6 * (a.position - lifted))
+            np.testing.assert_allclose(b.velocity, 0.6 * a.velocity)
+
+
+def test_objects_of_close_ups_are_larger_and_in_view():
+    for level in LEVELS:
+        options = {"size": 32, "frames": 6, "objects": (2, 4)}
+        pixels = []
+        for distance in (1.0, 0.6):
+            config = WorldConfig(level, camera_distance=distance, **options)
+            videos = [generate_video(config, "train", index) for index in range(4)]
+            pixels.append(np.mean([video.arrays["objects_visible_pixels"].mean() for video in videos]))
+            assert all(2 <= len(video.about["objects"]) <= 4 for video in videos)
+        assert pixels[1] > 1.5 * pixels[0]
+
+
+def test_a_world_says_its_distance_only_where_it_is_not_the_levels():
+    assert "camera_distance" not in WorldConfig("A").made_by
+    assert WorldConfig("A", camera_distance=0.6).made_by["camera_distance"] == 0.6
+
+
 def test_many_objects_do_not_take_forever():
     video = generate_video(WorldConfig("D", size=16, frames=2, objects=(30, 30)), "train", 0)
     assert 3 <= len(video.about["objects"]) <= 30
@@ -158,6 +189,7 @@ def test_half_of_the_objects_are_in_view_at_a_time():
         ({"level": "A", "objects": (6, 3)}, "the smaller number first"),
         ({"level": "A", "objects": (1, 500)}, "from 1 to 50"),
         ({"level": "A", "seed": -1}, "0 and above"),
+        ({"level": "A", "camera_distance": 0.1}, "from 0.4 to 2"),
     ],
 )
 def test_impossible_worlds_are_refused(options, words):

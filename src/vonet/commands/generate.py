@@ -15,7 +15,8 @@ DESCRIPTION = (
     "background (sprites); or the benchmark Sprites-MOT (spmot). An interrupted command continues when it is run "
     "again. A larger number of videos extends a finished world."
 )
-WORLDS = (*"ABCDE", "sprites", "spmot")
+LEVELS = tuple("ABCDE")
+WORLDS = (*LEVELS, "sprites", "spmot")
 COUNTS = {"train": 1000, "validation": 100, "test": 0}
 """Videos of each split by default; Sprites-MOT has those of the original."""
 
@@ -37,6 +38,12 @@ def add_options(parser: ArgumentParser) -> None:
         metavar=("FEWEST", "MOST"),
         help="objects per video (default: the level's; sprites: 2 3; spmot: always 0 to 3)",
     )
+    parser.add_argument(
+        "--camera-distance",
+        type=float,
+        metavar="SHARE",
+        help="of the level's distance; 0.6 is a close-up, with objects thrown from 0.6 of the region (default: 1)",
+    )
     parser.add_argument("--seed", type=int, help="of the whole world (default: 0)")
     add_workers(parser, "; never changes a video")
     parser.add_argument(
@@ -56,7 +63,7 @@ def run(arguments: Namespace) -> None:
     if arguments.world is None and arguments.preview is not None and _world(str(arguments.preview)) is not None:
         arguments.world, arguments.preview = str(arguments.preview), Path("preview.png")  # generate --preview A
     if arguments.preview is not None:
-        worlds = [arguments.world] if arguments.world else list("ABCDE")
+        worlds = [arguments.world] if arguments.world else LEVELS
         videos = [v for world in worlds for v in preview(_config(world, arguments), 8 // len(worlds) + 1)]
         write_video_sheet(arguments.preview, videos, rows=len(videos))
         print(f"Look at {arguments.preview}: a video in each row, frames on the left, true ids on the right.")
@@ -88,10 +95,13 @@ def _config(text: str, arguments: Namespace):  # type: ignore[no-untyped-def]  #
     world = _world(text)
     if world is None:
         raise BadInput(f"there is no world {text!r}; possible are {', '.join(WORLDS)}")
-    objects = tuple(arguments.objects) if arguments.objects else None
-    chosen = given(arguments, "size", "frames", "seed") | ({} if objects is None else {"objects": objects})
-    if world == "spmot":
-        if {"frames", "objects"} & chosen.keys():
-            raise BadInput("Clips of Sprites-MOT have 10 frames and 0 to 3 objects: omit --frames and --objects.")
-        return SpritesMotConfig(**chosen)
-    return SpritesConfig(**chosen) if world == "sprites" else WorldConfig(world, **chosen)
+    chosen = given(arguments, "size", "frames", "objects", "seed", "camera_distance")
+    if "objects" in chosen:
+        chosen["objects"] = tuple(chosen["objects"])
+    if world in LEVELS:
+        return WorldConfig(world, **chosen)
+    if "camera_distance" in chosen:
+        raise BadInput(f"{world} has no camera: omit --camera-distance, or choose a level from A to E.")
+    if world == "spmot" and {"frames", "objects"} & chosen.keys():
+        raise BadInput("Clips of Sprites-MOT have 10 frames and 0 to 3 objects: omit --frames and --objects.")
+    return SpritesMotConfig(**chosen) if world == "spmot" else SpritesConfig(**chosen)

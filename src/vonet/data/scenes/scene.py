@@ -81,18 +81,25 @@ def linear(screen: object) -> Float[np.ndarray, " 3"]:
 
 
 def sample_scene(
-    rng: np.random.Generator, level: Level, split: str, frames: int, objects: tuple[int, int] | None
+    rng: np.random.Generator,
+    level: Level,
+    split: str,
+    frames: int,
+    objects: tuple[int, int] | None,
+    distance: float = 1.0,
 ) -> Scene:
+    """`distance`: of the camera from the origin, as a share of the level's. Objects start from this share of the region
+    and with this share of the sideways speed, so that as many of them stay in view, larger."""
     resting, thrown = (int(rng.integers(*range_, endpoint=True)) for range_ in (level.resting, level.thrown))
     if objects is not None:
         count = int(rng.integers(*objects, endpoint=True))
         thrown = min(thrown, max(1, count - 1)) if level.resting[1] else count
         resting = count - thrown
     unseen = split == "test" and level.textured
-    camera = _camera(rng, level, frames)
+    camera = distance * _camera(rng, level, frames)
     bodies: list[Object] = []
     for number in range(thrown + resting):
-        bodies.append(_object(rng, level, unseen, number < thrown, camera, bodies))
+        bodies.append(_object(rng, level, unseen, number < thrown, camera, bodies, distance))
     floor: Paint
     dome: Paint
     if level.background == "grey":
@@ -107,7 +114,13 @@ def sample_scene(
 
 
 def _object(
-    rng: np.random.Generator, level: Level, unseen: bool, thrown: bool, camera: np.ndarray, others: list[Object]
+    rng: np.random.Generator,
+    level: Level,
+    unseen: bool,
+    thrown: bool,
+    camera: np.ndarray,
+    others: list[Object],
+    distance: float,
 ) -> Object:
     known = shapes.UNSEEN if unseen else tuple(s for s in level.shapes if s not in shapes.UNSEEN)
     shape = str(rng.choice(known))
@@ -118,8 +131,8 @@ def _object(
     else:
         colour, shown = _colour(rng, level)
         paint, material = linear(shown), str(rng.choice(("rubber", "metal")))
-    position = _free_place(rng, thrown, size, camera, others)
-    velocity = np.array([*rng.uniform(-SIDEWAYS, SIDEWAYS, 2), 0.0]) - [*position[:2], 0.0]
+    position = _free_place(rng, thrown, size, camera, others, distance)
+    velocity = distance * np.array([*rng.uniform(-SIDEWAYS, SIDEWAYS, 2), 0.0]) - [*position[:2], 0.0]
     quaternion = rng.normal(size=4)
     return Object(
         shape=shape,
@@ -135,15 +148,15 @@ def _object(
 
 
 def _free_place(
-    rng: np.random.Generator, thrown: bool, size: float, camera: np.ndarray, others: list[Object]
+    rng: np.random.Generator, thrown: bool, size: float, camera: np.ndarray, others: list[Object], distance: float
 ) -> Float[np.ndarray, " 3"]:
     """A place where it touches nothing (in a crowd, higher and higher up), nor will lie right before the camera."""
-    region = np.array(THROWN_FROM if thrown else DROPPED_FROM)
+    region = distance * np.array(THROWN_FROM if thrown else DROPPED_FROM)
     for attempt in range(1000):
         place = rng.uniform(*region) + np.array([0, 0, attempt // 50 + 0.3 * size])
         landing = place * [1, 1, 0]
         free = all(np.linalg.norm(place - o.position) > 0.62 * (size + o.size) for o in others)
-        if free and (thrown or np.linalg.norm(camera - landing, axis=1).min() > 2.5 + size):
+        if free and (thrown or np.linalg.norm(camera - landing, axis=1).min() > 2.5 * distance + size):
             break
     return place
 

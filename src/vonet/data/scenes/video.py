@@ -1,4 +1,4 @@
-"""One generated video, from five things: level, split, index, seed and the picture's size."""
+"""One generated video, from its world (level, seed, the picture's size and so on), its split and its index."""
 
 from __future__ import annotations
 
@@ -22,6 +22,7 @@ VERSION = 1
 ATTEMPTS = 100
 PATIENCE = 5
 FEWEST_OBJECTS, MOST_OBJECTS = 3, 50
+NEAREST, FARTHEST = 0.4, 2.0
 
 
 @dataclass(frozen=True)
@@ -33,6 +34,8 @@ class WorldConfig:
     frames: int = 24
     seed: int = 0
     objects: tuple[int, int] | None = None
+    camera_distance: float = 1.0
+    """Of the camera from the origin, as a share of the level's: below 1 it is a close-up."""
 
     def __post_init__(self) -> None:
         if self.level not in LEVELS:
@@ -48,6 +51,11 @@ class WorldConfig:
                 f"{self.objects[0]} to {self.objects[1]} objects were asked for; "
                 f"possible are ranges from 1 to {MOST_OBJECTS}, the smaller number first"
             )
+        if not NEAREST <= self.camera_distance <= FARTHEST:
+            raise BadInput(
+                f"a camera distance of {self.camera_distance} was asked for; possible are shares of the level's "
+                f"distance from {NEAREST} to {FARTHEST}"
+            )
 
     @property
     def name(self) -> str:
@@ -55,7 +63,11 @@ class WorldConfig:
 
     @property
     def made_by(self) -> dict[str, Any]:
-        return {"command": "generate", "generator": VERSION, "mujoco": mujoco.__version__, **asdict(self)}
+        """The level's own camera distance is left out, as in worlds that knew no other."""
+        options = asdict(self)
+        if self.camera_distance == 1.0:
+            del options["camera_distance"]
+        return {"command": "generate", "generator": VERSION, "mujoco": mujoco.__version__, **options}
 
     def video(self, split: str, index: int) -> GeneratedVideo:
         return generate_video(self, split, index)
@@ -66,7 +78,7 @@ def generate_video(config: WorldConfig, split: str, index: int) -> GeneratedVide
     view, and of these half are in view at a time. After some attempts less will do."""
     level = LEVELS[config.level]
     for attempt, rng in enumerate(_dice(config, split, index)):
-        scene = sample_scene(rng, level, split, config.frames, config.objects)
+        scene = sample_scene(rng, level, split, config.frames, config.objects, config.camera_distance)
         world = World(scene)
         motion = world.simulate(config.frames)
         if motion is None or _too_close(world, motion):
