@@ -2,6 +2,7 @@
 
 import json
 import sys
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -202,6 +203,15 @@ def test_all_figures_of_a_run(monkeypatch, trained, tmp_path, capsys):
     expected |= {"comparison.md", "comparison.tex"}
     assert {path.name for path in (tmp_path / "out").iterdir()} == expected
     assert set(capsys.readouterr().out.split()) == {str(tmp_path / "out" / name) for name in expected}
+
+
+def test_a_method_without_parameters_is_drawn_beside_a_run(monkeypatch, trained, tmp_path):
+    monkeypatch.chdir(tmp_path)
+    draw([Path("mixture"), trained], tmp_path / "out", videos=1, frames=3, progress=False)
+    names = {path.stem for path in (tmp_path / "out").iterdir()}
+    assert {"masks", "mixture-reconstruction", "run-reconstruction", "run-kld"} <= names
+    with pytest.raises(BadInput, match="which videos it was trained on is not known; add --data"):
+        draw([Path("mixture")], tmp_path / "other", progress=False)
 
 
 def test_mistakes_are_said(trained, tmp_path):

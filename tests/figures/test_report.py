@@ -18,6 +18,13 @@ from vonet.experiments import weights
 from vonet.figures import report
 
 
+def test_a_method_without_parameters_has_a_report(monkeypatch, world, tmp_path):
+    monkeypatch.chdir(tmp_path)
+    path = report.report(Path("mixture"), world, videos=1, frames=3, scored=1, progress=False)
+    assert path == Path("report.html")
+    assert "mixture" in path.read_text()
+
+
 def run_command(monkeypatch, *arguments):
     monkeypatch.setattr(sys, "argv", ["vonet", *map(str, arguments)])
     cli.main()

@@ -46,7 +46,7 @@ def load(path: Path | str) -> tuple[Any, Experiment]:
     path: a run's folder, a file of weights, the name of a model that comes with the package, or the name of a method
         without parameters ("mixture").
     """
-    if _is_method(path):
+    if is_method(path):
         experiment = registry.get(str(path))
         return experiment.build_model().eval(), experiment
     file = _file(path)
@@ -77,7 +77,7 @@ def load(path: Path | str) -> tuple[Any, Experiment]:
 def checksum(path: Path | str) -> str:
     """Of the weights' file: it tells whether scores are of these weights, wherever the file lies now. Of a method
     without parameters: of its description."""
-    if _is_method(path):
+    if is_method(path):
         return hashlib.sha256(json.dumps(described(registry.get(str(path)))).encode()).hexdigest()
     with _file(path).open("rb") as file:
         return hashlib.file_digest(file, "sha256").hexdigest()
@@ -91,7 +91,8 @@ def shipped() -> list[str]:
     return sorted(file.parent.name for file in SHIPPED.glob(f"*/{WEIGHTS}"))
 
 
-def _is_method(path: Path | str) -> bool:
+def is_method(path: Path | str) -> bool:
+    """Whether this names a method without parameters, and no file or folder."""
     return str(path) in METHODS and not Path(path).exists()
 
 

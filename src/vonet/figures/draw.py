@@ -67,7 +67,8 @@ def _of_models(
     progress: bool,
 ) -> list[Path]:
     keep_freed_memory()
-    everything = validation_or_all(vonet.data.open(data or run_data(next(iter(found.runs.values())))), split)
+    trained = [run for run in found.runs.values() if not weights.is_method(run)]
+    everything = validation_or_all(vonet.data.open(data or run_data(next(iter(trained), None))), split)
     chosen = [everything[i] for i in range(min(videos, len(everything)))]
     seen = {}
     for name, run in found.runs.items():
@@ -83,7 +84,9 @@ def _of_models(
 def _sorted_out(sources: Sequence[Path]) -> Sources:
     found = Sources()
     for source in sources:
-        if source.is_dir():
+        if weights.is_method(source):
+            found.runs[str(source)] = source
+        elif source.is_dir():
             name = _fresh_name(source, found)
             if (source / weights.WEIGHTS).is_file():
                 found.runs[name] = source
