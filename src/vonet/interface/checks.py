@@ -1,4 +1,4 @@
-"""Refuse what no model can use, in one sentence."""
+"""Checks of frames, sizes and numbers of slots. Each raises `BadInput` with one sentence."""
 
 from __future__ import annotations
 

@@ -43,9 +43,9 @@ class Clip:
 
 
 class State:
-    """What a model remembers between frames: a frozen dataclass of tensors, batch first.
+    """A model's memory between frames: a frozen dataclass of tensors, batch first.
 
-    `drawn` names the fields that are mere noise: whoever stores states may leave them out and draw them anew.
+    `drawn` names the fields that are noise. Replay does not store them and draws them again.
     """
 
     drawn: ClassVar[tuple[str, ...]] = ()
@@ -72,7 +72,7 @@ class SlotState(State):
 
     slots: the trajectory latents r after the last frame.
     noise: the unit Gaussian ε from which fresh slots grow where a video begins. It is part of the state so that a
-        scan is a pure function; whoever starts new videos again and again draws it anew (`initial_state`).
+        scan is a pure function. `initial_state` draws new noise for new videos.
     """
 
     drawn: ClassVar[tuple[str, ...]] = ("noise",)
@@ -93,7 +93,7 @@ def check_slot_state(state: SlotState, batch: int, slot_dim: int) -> None:
 
 @dataclass(frozen=True)
 class EmptyState(State):
-    """The state of a model that remembers nothing between frames: it only says how many slots there are."""
+    """The state of a model without memory. Its shape gives the batch size and the number of slots."""
 
     slots: Float[Tensor, "B K 0"]
 
@@ -114,9 +114,12 @@ class Segmentation:
 
 @dataclass(frozen=True)
 class StepOutput(Segmentation):
-    """What one frame gives. `slots` are the latents of the slots after it, `previous_slots` those before it (zeros if
-    the model remembers none). `labels`: the segment of each pixel, from 1 on, of a model that has a rule of its own
-    for that; for all others the likeliest slot decides."""
+    """The output for one frame.
+
+    slots: the latents of the slots after the frame. previous_slots: those before it (zeros without memory).
+    labels: the segment of each pixel, from 1 on, for a model with its own rule. For all others the most probable slot
+        decides.
+    """
 
     slots: Float[Tensor, "B K D"]
     previous_slots: Float[Tensor, "B K D"]
@@ -125,9 +128,9 @@ class StepOutput(Segmentation):
 
 @dataclass(frozen=True)
 class Output(Segmentation):
-    """What a clip gives: each field of `StepOutput` with a time dimension, and the state after the last frame.
+    """The output for a clip: each field of `StepOutput` with a time dimension, and the state after the last frame.
 
-    `losses` is filled when the model is called, and empty after `unroll`, which only watches.
+    `losses` is filled when the model is called, and empty after `unroll`.
     """
 
     slots: Float[Tensor, "B T K D"]
@@ -139,10 +142,10 @@ class Output(Segmentation):
 
 @dataclass(frozen=True)
 class Explanation:
-    """What can be shown of a model's inside for a clip; None where it has no such thing.
+    """Pictures and curves that explain a model's output for a clip; None where the model does not offer one.
 
-    reconstruction: the frames as the slots see them. forecast: as they were expected before each was seen.
-    divergence: how much each slot surprised at each frame, per dimension of the slot (the paper's KLD curves).
+    reconstruction: each frame, decoded from the posterior. forecast: each frame, decoded from the prior, which has not
+    seen it. divergence: KL(posterior ‖ prior) of each slot, per dimension of the slot (the paper's KLD curves).
     """
 
     reconstruction: Float[Tensor, "B T 3 H W"] | None = None
@@ -152,7 +155,7 @@ class Explanation:
 
 @runtime_checkable
 class ModelConfig(Protocol):
-    """What an experiment asks of the description of a model, whichever it is."""
+    """The protocol of a model's description (config)."""
 
     @property
     def losses(self) -> tuple[str, ...]:
@@ -164,8 +167,8 @@ class ModelConfig(Protocol):
 
 @runtime_checkable
 class StreamingModel(Protocol[StateT]):
-    """A model that watches frame by frame. A model without `step` needs the whole clip: it is evaluated and trained
-    through `VideoModel` alone."""
+    """A model that processes a video frame by frame. A model without `step` needs the whole clip and keeps `VideoModel`
+    alone."""
 
     def initial_state(self, batch: int, slots: int | None = None, generator: torch.Generator | None = None) -> StateT:
         """Fresh slots for `batch` videos. Any number of slots works with the same weights."""
@@ -176,7 +179,7 @@ class StreamingModel(Protocol[StateT]):
 
 @runtime_checkable
 class VideoModel(Protocol[StateT]):
-    """What training asks of every model, streaming or not."""
+    """The protocol of every model, streaming or not."""
 
     size: tuple[int, int]
     """Of the frames."""
@@ -186,25 +189,24 @@ class VideoModel(Protocol[StateT]):
     enlargement: Enlargement
 
     def initial_state(self, batch: int, slots: int | None = None, generator: torch.Generator | None = None) -> StateT:
-        """As for a streaming model; `EmptyState` where nothing is remembered."""
+        """As for a streaming model; `EmptyState` for a model without memory."""
 
     def unroll(self, clip: Clip, state: StateT | None = None) -> Output:
-        """Watch a clip; nothing is computed that only learning needs."""
+        """Masks and slots of a clip, without losses."""
 
     def __call__(self, clip: Clip, state: StateT | None = None, update: int = 0) -> Output:
-        """Watch a clip and say how well it is explained. `update` is the number of the gradient update, of which
-        annealed quantities are pure functions."""
+        """`unroll` with losses. `update` counts gradient updates; annealed quantities are pure functions of it."""
 
     def parameter_groups(self) -> dict[str, list[nn.Parameter]]:
-        """Every parameter once, under the name by which an optimiser treats it."""
+        """Every parameter once, by the name of its group in the optimiser's configuration."""
 
 
 @runtime_checkable
 class ExplainingModel(Protocol):
-    """What reports and figures ask besides. A model need not have it: it then has fewer panels."""
+    """Optional protocol for reports and figures. A model without it has fewer panels."""
 
     def explain(self, output: Output) -> Explanation:
-        """What can be shown of a clip that was watched (`unroll`)."""
+        """Pictures and curves for the output of `unroll`."""
 
 
 def total(losses: Mapping[str, Float[Tensor, "B T"]], weights: Mapping[str, float]) -> Float[Tensor, ""]:
@@ -218,5 +220,5 @@ def total(losses: Mapping[str, Float[Tensor, "B T"]], weights: Mapping[str, floa
 
 
 def device_of(model: nn.Module) -> torch.device:
-    """Where the model computes. A method without parameters is where its buffers are."""
+    """The model's device: that of its parameters, or of its buffers where it has no parameters."""
     return next(chain(model.parameters(), model.buffers()), torch.empty(0)).device

@@ -1,4 +1,4 @@
-"""From the bytes of pictures to the floats that models take, written once."""
+"""From the bytes of frames to the floats that models take, written once."""
 
 from __future__ import annotations
 
@@ -11,6 +11,6 @@ from torch import Tensor
 def frames_tensor(
     pixels: UInt8[np.ndarray, "*any H W 3"], device: torch.device | str = "cpu"
 ) -> Float[Tensor, "*any 3 H W"]:
-    """Values from 0 to 1."""
+    """Bytes 0 to 255 as floats 0 to 1, channels before height and width, on `device`."""
     bytes_ = torch.from_numpy(np.ascontiguousarray(pixels)).to(device, non_blocking=True)
     return bytes_.movedim(-1, -3).float().div_(255)

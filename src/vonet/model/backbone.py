@@ -1,4 +1,4 @@
-"""Frame → feature map that knows where each of its cells lies (paper, appendix: "Backbone for image features")."""
+"""Frame → feature map with position codes (paper, appendix: "Backbone for image features")."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the slots must explain: the frame as a sequence of tokens (paper, "Decoder"), after STEVE (blocks/tokens.py)."""
+"""The token decoder: slots must explain the frame as a sequence of tokens (paper, "Decoder"), as in STEVE."""
 
 from __future__ import annotations
 

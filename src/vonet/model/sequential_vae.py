@@ -1,7 +1,7 @@
 """The object-wise sequential VAE (paper, equations 6 to 8 and "Computing the KLD").
 
-The posterior of a slot comes from its trajectory latent after the frame; the prior is forecast, for all slots
-together, from the latents before the frame. A slot that keeps to its object can be forecast; one that jumps cannot.
+The posterior of a slot comes from its trajectory latent after the frame. The prior is predicted, for all slots
+together, from the latents before the frame. A slot that stays on its object can be predicted; one that jumps cannot.
 """
 
 from __future__ import annotations
@@ -45,14 +45,14 @@ class PriorConfig:
 @dataclass(frozen=True, kw_only=True)
 class SequentialVAEConfig:
     prior: PriorConfig | None = field(default_factory=PriorConfig)
-    """None: no forecast and no divergence (the paper's ablation W = ∞)."""
+    """None: no prior and no KL divergence (the paper's ablation W = ∞)."""
     initial_log_std: float = 0.0
-    """Where the log standard deviations of posterior and prior start. 0 is the authors'; at −2 the slots are not
-    drowned in noise before they mean anything, which short trainings need."""
+    """Initial log standard deviation of posterior and prior. 0 is the authors'. −2 adds less noise to the slots at the
+    start, which short trainings need."""
 
 
 class Prior(nn.Module):
-    """p(z_t | r_{t−1} of all slots): how each slot will be, given how all of them were."""
+    """p(z_t | r_{t−1} of all slots): predicts each slot from all slots of the frame before."""
 
     def __init__(self, config: PriorConfig, slot_dim: int, initial_log_std: float):
         super().__init__()

@@ -1,4 +1,4 @@
-"""The life of a slot: it is seeded from noise, sees the frame under its mask, remembers, and tells where to look next
+"""Slots: initial slots from noise, slot encoder, trajectory (memory), and context for the next frame
 (paper, equations 4, 5 and "Computing the per-trajectory slot latent")."""
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ class InitialSlotsConfig:
 
 
 class InitialSlots(nn.Module):
-    """r_0 = Transformer_slot(ε): noise becomes slots that know of each other, before anything is seen."""
+    """r_0 = Transformer_slot(ε): initial slots from noise, before the first frame."""
 
     def __init__(self, config: InitialSlotsConfig, slot_dim: int):
         super().__init__()

@@ -58,7 +58,7 @@ class VONetConfig:
     size: tuple[int, int] = (128, 128)
     """Height and width of the frames."""
     slots: int = 11
-    """How many slots a fresh state has unless asked otherwise; no parameter depends on it."""
+    """K: default number of slots. No parameter depends on it."""
     slot_dim: int = 128
     """D: the width of r, y, z, the context and the noise."""
     backbone: BackboneConfig = field(default_factory=BackboneConfig)
@@ -147,7 +147,7 @@ class VONet(nn.Module):
     # ---- a video ---------------------------------------------------------------------------------------------------
 
     def unroll(self, clip: Clip, state: SlotState | None = None) -> Output:
-        """Watch a clip. Neither the VAE nor the decoder is computed."""
+        """Masks and slots of a clip: the encoder alone, without VAE and decoder."""
         if state is None:
             state = self.initial_state(clip.frames.shape[0])
         self._check_fit(clip.frames, state)
@@ -155,8 +155,8 @@ class VONet(nn.Module):
         return Output(size=self.size, enlargement=self.enlargement, state=last, **tensors)  # type: ignore[arg-type]
 
     def forward(self, clip: Clip, state: SlotState | None = None, update: int = 0) -> Output:
-        """Watch a clip and say how badly it is explained and forecast. In training mode latents and tokens are drawn
-        and dropout is on; in evaluation mode everything is deterministic."""
+        """`unroll` with the decoder's losses and the KL divergence, `B T` each. In training mode latents and tokens are
+        sampled and dropout is on; in evaluation mode the output is deterministic."""
         output = self.unroll(clip, state)
         batch_time = clip.frames.shape[:2]
         posterior = self.sequential_vae.posterior(output.slots.flatten(0, 1))
@@ -170,10 +170,9 @@ class VONet(nn.Module):
 
     @torch.no_grad()
     def pictures(self, output: Output, source: str = "posterior") -> Float[Tensor, "B T 3 H W"]:
-        """The frames as the slots see them ("posterior") or as they were forecast before each was seen ("prior").
+        """Each frame decoded from the posterior ("posterior"), or from the prior, which has not seen it ("prior").
 
-        Nothing of a frame is in its forecast: a decoder that needs masks gets those of the frame before, and even ones
-        where a video begins.
+        A decoder that needs masks gets those of the frame before with "prior", and uniform ones where a video begins.
         """
         log_masks = output.log_masks
         if source == "posterior":
@@ -192,7 +191,7 @@ class VONet(nn.Module):
 
     @torch.no_grad()
     def slot_divergence(self, output: Output) -> Float[Tensor, "B T K"]:
-        """The KL of each slot at each frame, divided by D: the paper's curves of how much a slot surprises."""
+        """KL(posterior ‖ prior) of each slot at each frame, divided by D: the paper's KLD curves."""
         if (prior := self.sequential_vae.prior) is None:
             raise BadInput("this model has no prior, so its slots have no divergence to show")
         posterior = self.sequential_vae.posterior(output.slots.flatten(0, 1))
@@ -200,14 +199,14 @@ class VONet(nn.Module):
         return divergence.unflatten(0, output.slots.shape[:2])
 
     def explain(self, output: Output) -> Explanation:
-        """All of this at once; without a prior there is neither forecast nor divergence."""
+        """Reconstruction, prediction from the prior, and KL divergence; only the first without a prior."""
         if self.sequential_vae.prior is None:
             return Explanation(reconstruction=self.pictures(output, "posterior"))
         posterior, prior = self.pictures(output, "posterior"), self.pictures(output, "prior")
         return Explanation(posterior, prior, self.slot_divergence(output))
 
     def parameter_groups(self) -> dict[str, list[nn.Parameter]]:
-        """The encoder with the VAE, and what the decoder says of its own."""
+        """The encoder with the VAE, and the groups of the decoder."""
         of_decoder = {id(p) for p in self.decoder.parameters()}
         encoder = [p for p in self.parameters() if id(p) not in of_decoder]
         return {"encoder": encoder, **self.decoder.parameter_groups()}
