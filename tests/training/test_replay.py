@@ -136,7 +136,7 @@ def test_frames_before_the_first_update_are_watched_once():
 def test_too_little_to_sample_from_is_said():
     replay, model = made(per_update=1), Tracer()
     replay.watch(model)
-    with pytest.raises(BadInput, match="1 frames are remembered, fewer than the 3 of a segment"):
+    with pytest.raises(BadInput, match="the replay buffer has 1 frames, fewer than the 3 of a segment"):
         replay.sample(model, 2, 3)
 
 

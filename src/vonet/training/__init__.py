@@ -1,1 +1,1 @@
-"""How a model learns; knows models only by their contract."""
+"""Training. Only `run` and `callbacks` know experiments; the rest knows models by their contract."""

@@ -1,8 +1,8 @@
-"""The whole state of a training on disc, from which it goes on as if it had never stopped.
+"""Checkpoints: the whole state of a training on disk, from which it resumes exactly.
 
-RUN/checkpoints/00001000-0-of-2.safetensors holds everything of one process: model, optimiser, replay, random numbers.
-RUN/checkpoints/latest.json names the last update that all processes have written; it is replaced only then, so a
-crash at any moment leaves a checkpoint that is whole.
+RUN/checkpoints/00001000-0-of-2.safetensors holds the state of one process: model, optimiser, replay, random numbers.
+RUN/checkpoints/latest.json names the last update that all processes have written. It is replaced last, so a crash at
+any moment leaves a complete checkpoint.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ def save(run: Path, memory: Memory, about: Mapping[str, Any], processes: Process
 
 
 def latest(run: Path) -> dict[str, Any] | None:
-    """What the last whole checkpoint is about; None where there is none."""
+    """The description of the last complete checkpoint; None where there is none."""
     try:
         return json.loads((run / FOLDER / LATEST).read_text(encoding="utf-8"))
     except FileNotFoundError:

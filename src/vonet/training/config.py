@@ -1,4 +1,4 @@
-"""What a training needs to know besides the model."""
+"""How an experiment is trained: updates, batch, losses' weights, optimiser, replay."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ class TrainingConfig:
     segment: int
     """Frames in a segment."""
     weights: Mapping[str, Schedule]
-    """Of the losses, by the model's names for them, exactly."""
+    """Weight of each loss. The names must be exactly those of the model's losses."""
     optimizer: OptimizerConfig
     replay: ReplayConfig | None
     """None: each segment is a random window of a video and starts with fresh slots."""

@@ -1,6 +1,7 @@
-"""Several processes that learn one model: each has its own videos and its own replay, and all take the same step.
+"""Multi-process training: each process has its own videos and replay, and all take the same step.
 
-Started by torchrun, on one machine or many, with GPUs (NCCL) or without (gloo). Alone, nothing here does anything.
+torchrun starts the processes, on one machine or many, with GPUs (NCCL) or without (gloo). In a single process these
+functions have no effect.
 """
 
 from __future__ import annotations
@@ -22,7 +23,7 @@ PATIENCE = timedelta(hours=12)
 
 @dataclass(frozen=True)
 class Processes:
-    """Which of how many this is, and where it computes."""
+    """Rank, number of processes, and device."""
 
     rank: int = 0
     count: int = 1
@@ -81,8 +82,8 @@ def attempt_name(store: distributed.Store, rank: int, count: int) -> str:
 
 
 def average_gradients(parameters: Sequence[nn.Parameter], processes: Processes) -> None:
-    """Every gradient becomes the mean over the processes, in one exchange. A parameter that no process has a gradient
-    for keeps none, as it would in a single process with the joint batch."""
+    """Replace every gradient by its mean over the processes, in one exchange. A parameter without a gradient in any
+    process keeps none, as in a single process with the joint batch."""
     if processes.count == 1:
         return
     present = torch.tensor([p.grad is not None for p in parameters], dtype=torch.float32)
@@ -95,7 +96,7 @@ def average_gradients(parameters: Sequence[nn.Parameter], processes: Processes) 
 
 
 def all_the_same(number: int, processes: Processes) -> bool:
-    """Whether every process has this number."""
+    """Whether every process has the same number."""
     if processes.count == 1:
         return True
     numbers = torch.tensor([number, -number], device=processes.device)
@@ -104,7 +105,7 @@ def all_the_same(number: int, processes: Processes) -> bool:
 
 
 def any_process(here: bool, processes: Processes) -> bool:
-    """Whether it is so in any of them: all must stop together."""
+    """Whether it is true in any process, so that all stop together."""
     if processes.count == 1:
         return here
     flag = torch.tensor(float(here), device=processes.device)

@@ -10,7 +10,7 @@ from vonet.writing import disc_refusals, written_aside
 
 
 class Log:
-    """Going on from an earlier update, the lines of updates that are lost are dropped."""
+    """Resuming from an earlier update drops the lines of later updates."""
 
     def __init__(self, path: Path, update: int):
         self.path = path
@@ -25,7 +25,7 @@ class Log:
 
 
 def read(path: Path) -> list[dict[str, Any]]:
-    """The whole lines; one may have been cut short by a crash or a full disc."""
+    """The complete lines; a crash or a full disk may have truncated one."""
     entries = []
     for line in path.read_text(encoding="utf-8").splitlines() if path.exists() else ():
         try:

@@ -1,4 +1,4 @@
-"""One update after another: watch, sample, explain, step."""
+"""The training loop: unroll for replay, sample segments, compute losses, take a step."""
 
 from __future__ import annotations
 
@@ -20,24 +20,24 @@ from vonet.training.segments import Footage, Memory, Segments, Windows
 
 
 class NotFinite(BadInput):
-    """Learning has blown up; says where."""
+    """A loss or gradient is not finite; the message names it."""
 
 
 @dataclass
 class Update:
-    """What an update found: the losses, the gradients' norms before clipping, and how the masks look."""
+    """Result of an update: losses, gradient norms before clipping, and two statistics of the masks."""
 
     losses: dict[str, float] = field(default_factory=dict)
     norms: dict[str, float] = field(default_factory=dict)
     entropy: float = 0.0
-    """Of the masks, as a share of the largest possible: near 1 all slots share all pixels."""
+    """Mean entropy of the masks as a share of its maximum. Near 1, all slots share all pixels."""
     largest_slot: float = 0.0
-    """The share of the pixels that the largest slot of a segment takes: near 1 one slot takes all."""
+    """Share of the pixels that the largest slot of a segment takes. Near 1, one slot takes all."""
 
 
 class Training:
-    """Everything that changes while a model learns. `remember` and `recall` put it away and take it up again; going on
-    is then the same as never having stopped."""
+    """Everything that changes during training. `remember` and `recall` store and restore it, so that a resumed training
+    equals one that never stopped."""
 
     def __init__(
         self,
@@ -49,7 +49,7 @@ class Training:
         accumulate: int = 1,
         half: bool = False,
     ):
-        """accumulate: the batch is computed in so many parts, to save memory. half: in bfloat16, mostly."""
+        """accumulate: number of parts in which a batch is computed, to save memory. half: autocast to bfloat16."""
         self.model, self.config = model, config
         self.processes = processes or Processes()
         shares = self.processes.count * accumulate
@@ -109,7 +109,7 @@ class Training:
             raise self._not_finite(f"{named} is not finite")
 
     def _not_finite(self, what: str) -> NotFinite:
-        """Which parameters are to blame, as far as can be told: they are what they were before this update."""
+        """Names of the parameters with a non-finite gradient. The parameters themselves are unchanged."""
 
         def named(broken: Any) -> list[str]:
             return [name for name, p in self.model.named_parameters() if broken(p)]
@@ -129,7 +129,7 @@ class Training:
     # ---- put away and taken up -------------------------------------------------------------------------------------
 
     def remember(self) -> Memory:
-        """All tensors under names of their own, and the facts beside them. Each process has its own."""
+        """All tensors by name, and other values as JSON. Each process stores its own."""
         tensors, facts = self.segments.remember()
         stored = {f"segments/{name}": tensor for name, tensor in tensors.items()}
         stored |= {f"model/{name}": tensor for name, tensor in self.model.state_dict().items()}
@@ -165,7 +165,7 @@ def _some(names: list[str]) -> str:
 
 
 def collapse(update: Update) -> str | None:
-    """In words, whether the masks have stopped saying anything."""
+    """A warning if the masks have collapsed: nearly uniform, or one slot takes all. Else None."""
     if update.entropy > 0.95:
         return "the masks are nearly uniform: every slot takes a share of every pixel"
     if update.largest_slot > 0.98:

@@ -1,4 +1,4 @@
-"""Adam, or another rule, on named groups of parameters, each with its learning rate and clipping."""
+"""Adam or RMSprop on named parameter groups, each with its own learning rate and clipping."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from vonet.schedule import Product, Schedule
 class GroupConfig:
     learning_rate: Schedule | Product
     clip: float | None
-    """Largest norm of the gradient of the whole group; None: as it is."""
+    """Largest norm of the group's gradient; None: no clipping."""
 
     def __post_init__(self) -> None:
         if self.clip is not None and not self.clip > 0:
@@ -28,11 +28,11 @@ class OptimizerConfig:
     """Adam."""
 
     groups: Mapping[str, GroupConfig]
-    """By the names of the model's parameter groups, exactly."""
+    """The names must be exactly those of the model's parameter groups."""
     eps: float = 1e-7
     largest: float | None = None
-    """Largest entry of the gradient of all groups together: where it is exceeded, all are scaled down alike (STEVE).
-    None: as they are."""
+    """Largest entry of all gradients. If one exceeds it, all gradients are scaled down by the same factor (STEVE).
+    None: no limit."""
 
     def __post_init__(self) -> None:
         if not self.eps > 0:
@@ -62,8 +62,7 @@ class Optimizer:
         self.rule: torch.optim.Optimizer = kind(groups, lr=0.0, eps=config.eps)
 
     def step(self, update: int) -> dict[str, float]:
-        """Move the parameters along their gradients, and forget those. Returns the norm of each group's gradient
-        before clipping."""
+        """Take a step and clear the gradients. Returns the norm of each group's gradient before clipping."""
         norms = {}
         for group in self.rule.param_groups:
             config = self.groups[group["name"]]

@@ -1,9 +1,9 @@
 """Training from replayed video segments (paper, appendix).
 
-Several videos are watched side by side, a few frames before each update, with the encoder only. For each frame the
-state before it is stored, with a reference to the frame (never its pixels) and whether a video begins there. A segment
-starts from the state stored for its first frame; slots are fresh only where a video begins. So the model learns to go
-on from slots as they are in the middle of long videos, from short segments.
+The encoder unrolls several videos side by side, a few frames before each update (the replay rollout). The buffer
+stores the state before each frame, a reference to the frame (never its pixels), and whether a video begins there. A
+segment starts from the state stored for its first frame; slots are fresh only where a video begins. So the model learns
+from short segments to continue slots from the middle of long videos.
 """
 
 from __future__ import annotations
@@ -27,20 +27,20 @@ class ReplayConfig:
     """Segments start from stored slot states (paper, "Training from replayed video segments")."""
 
     videos: int = 16
-    """Watched in parallel."""
+    """Videos in the rollout, side by side."""
     length: int = 10_000
-    """Frames remembered of each of them."""
+    """Frames of each video in the buffer."""
     frames_per_update: int = 2
-    """Watched, of each video, before every update."""
+    """Frames of each video in the rollout before every update."""
     frames_before_first_update: int = 50_000
-    """Watched in all, before the first update."""
+    """Frames in the rollout before the first update, over all videos."""
 
     def __post_init__(self) -> None:
         if min(self.videos, self.length, self.frames_per_update) < 1 or self.frames_before_first_update < 0:
             raise BadInput(f"{self}: videos, length and frames per update must be 1 or more")
 
     def share(self, processes: int) -> ReplayConfig:
-        """What one of several processes does of it."""
+        """The share of one of several processes."""
         return replace(
             self,
             videos=max(1, self.videos // processes),
@@ -49,7 +49,7 @@ class ReplayConfig:
 
 
 class Replay:
-    """All watched videos advance together, so one count of frames serves all; memory is a ring over time."""
+    """All videos of the rollout advance together, so they share one frame count. The buffer is a ring over time."""
 
     def __init__(self, config: ReplayConfig, footage: Footage, rng: np.random.Generator):
         self.config, self._footage, self._rng = config, footage, rng
@@ -69,7 +69,7 @@ class Replay:
     def seconds_reading(self) -> float:
         return self._footage.seconds
 
-    # ---- watching --------------------------------------------------------------------------------------------------
+    # ---- rollout ---------------------------------------------------------------------------------------------------
 
     @property
     def frames_to_begin(self) -> int:
@@ -96,13 +96,13 @@ class Replay:
         self.watched_frames += 1
 
     def _next_video(self) -> int:
-        """All videos in random order, then all in another."""
+        """All videos in random order, then in another random order, and so on."""
         if not self._to_watch:
             self._to_watch = self._rng.permutation(len(self._footage)).tolist()
         return self._to_watch.pop()
 
     def _where_not(self, begins: Bool[np.ndarray, " W"], fresh: State) -> dict[str, Tensor]:
-        """The state as it goes on, with fresh rows where a video begins."""
+        """The state for the next frame, with fresh slots where a video begins."""
         chosen = torch.from_numpy(begins)
         rows = {}
         for name, kept in self._state.items():
@@ -125,7 +125,9 @@ class Replay:
     def sample(self, model: StreamingModel[Any], batch: int, length: int) -> tuple[Clip, State]:
         filled = min(self.watched_frames, self.config.length)
         if filled < length:
-            raise BadInput(f"{filled} frames are remembered, fewer than the {length} of a segment: watch more at first")
+            raise BadInput(
+                f"the replay buffer has {filled} frames, fewer than the {length} of a segment: unroll more at first"
+            )
         watchers = self._rng.integers(0, self.config.videos, batch)
         starts = self.watched_frames - filled + self._rng.integers(0, filled - length + 1, batch)
         at = (starts[:, None] + np.arange(length)) % self.config.length
@@ -167,7 +169,7 @@ def _below(prefix: str, tensors: dict[str, Tensor]) -> dict[str, Tensor]:
 
 
 def _remembered(state: State) -> dict[str, Tensor]:
-    """The tensors of a state that must be kept; noise is drawn anew wherever it is needed."""
+    """The tensors of a state that are stored; noise is drawn again when needed."""
     return {f.name: getattr(state, f.name).detach() for f in fields(state) if f.name not in state.drawn}  # type: ignore
 
 

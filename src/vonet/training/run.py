@@ -1,7 +1,7 @@
-"""An experiment and videos in, a run out: what `vonet train` does.
+"""`vonet train` as a function: an experiment and videos in, a run out.
 
-RUN/model.safetensors and config.json are what a user loads; log.jsonl, curves.png and pictures/ show how it learned;
-checkpoints/ is what `--resume` goes on from.
+RUN/model.safetensors and config.json are what a user loads. log.jsonl, curves.png and pictures/ show the training.
+`--resume` reads checkpoints/.
 """
 
 from __future__ import annotations
@@ -46,12 +46,13 @@ from vonet.writing import PART, DiscRefusal
 
 @dataclass(frozen=True)
 class TrainOptions:
-    """How a training is run, which does not change what is learned (but for `seed`).
+    """Options of a run, besides its experiment.
 
-    minutes: stop after so much training in all, resumed parts included.
-    evaluate_every, videos: score the first so many validation videos every so many updates (None: ten times).
-    save_minutes: how much work a crash may cost.
-    start: weights to begin with, instead of fresh ones.
+    minutes: stop after this much training in total, resumed parts included.
+    evaluate_every: updates between evaluations (None: a tenth of the updates).
+    videos: number of validation videos to score.
+    save_minutes: time between checkpoints; a crash costs at most this much.
+    start: initial weights (None: random).
     """
 
     seed: int = 0
@@ -79,7 +80,7 @@ class TrainOptions:
 
 
 def train(experiment: Experiment, data: Path, out: Path, options: TrainOptions, resume: bool = False) -> None:
-    """Train until the updates or minutes are used up, or a signal asks to stop; then everything is saved."""
+    """Train until the updates or minutes are done or a signal asks to stop, then save."""
     keep_freed_memory()
     with joined_processes() as processes, stop_signals() as stop:
         resume = resume or _restarted(out, processes)
@@ -97,7 +98,7 @@ def trainable(experiment: Experiment) -> TrainingConfig:
 
 
 def train_to_the_end(experiment: Experiment, data: Path, out: Path, options: TrainOptions) -> bool:
-    """Begin, or go on where `out` stands; False where there was nothing left to do."""
+    """Start or resume the run in `out`. False if it was complete already."""
     updates = options.updates or trainable(experiment).updates
     done = (checkpoint.latest(out) or {"update": 0})["update"]
     if done < updates:
@@ -106,9 +107,8 @@ def train_to_the_end(experiment: Experiment, data: Path, out: Path, options: Tra
 
 
 def _restarted(out: Path, processes: Processes) -> bool:
-    """Whether torchrun has started these processes again after one died, and there is something to go on with. Only
-    the machine on which it died counts a restart, and a shared folder may show a new file late, so one process that
-    knows of it is enough."""
+    """Whether torchrun restarted these processes after one died, and a checkpoint exists. Only the machine on which it
+    died counts a restart, and a shared folder may show a new file late, so one process that knows of it is enough."""
     found = checkpoint.latest(out)
     counted = int(os.environ.get("TORCHELASTIC_RESTART_COUNT", "0")) > 0
     ours = found is not None and found["job"] == _job()
@@ -233,8 +233,8 @@ class Run:
             getattr(callback, what)(self, found)
 
     def _begin(self, stop: dict[str, bool]) -> bool:
-        """The replay rollout before the first update. False where the time is up or a signal asks to stop meanwhile: so
-        far nothing is learned, and nothing is saved."""
+        """The replay rollout before the first update. False if the time is up or a signal asks to stop meanwhile; then
+        nothing is saved, because nothing was trained."""
         frames = tqdm(
             range(self.training.segments.frames_to_begin),
             desc="replay rollout",

@@ -1,7 +1,7 @@
-"""Where the segments of an update come from: random windows of videos, each begun with fresh slots.
+"""Sources of training segments: random windows of videos with fresh slots.
 
-`Replay` (replay.py) is the other source. Both draw from their own random numbers, read only the frames they need, and
-can be put away and taken up again (`remember`, `recall`) without a trace.
+`Replay` (replay.py) is the other source. Both have their own random numbers, read only the frames they need, and are
+stored and restored exactly (`remember`, `recall`).
 """
 
 from __future__ import annotations
@@ -21,24 +21,24 @@ from vonet.errors import BadInput
 from vonet.interface import Clip, State, frames_tensor
 
 Memory = tuple[dict[str, Tensor], dict[str, Any]]
-"""What a source remembers: tensors, and facts that are JSON."""
+"""The state of a source: tensors, and values that JSON can hold."""
 
 
 class Segments(Protocol):
-    """A source of segments for a `VideoModel`. `seconds_reading` counts the time that was spent on getting frames."""
+    """A source of segments for a `VideoModel`. `seconds_reading`: time spent on reading frames."""
 
     @property
     def seconds_reading(self) -> float: ...
 
     @property
     def frames_to_begin(self) -> int:
-        """How many frames (of each watched video) are to be watched before the first update."""
+        """Frames of each video in the rollout before the first update."""
 
     def watch(self, model: Any, frames: int | None = None) -> None:
-        """So many frames, or what is to be done before each update, which includes the beginning."""
+        """Unroll this many frames; by default those due before the next update."""
 
     def sample(self, model: Any, batch: int, length: int) -> tuple[Clip, State]:
-        """So many segments of so many frames, and the states they start from."""
+        """`batch` segments of `length` frames, and the states they start from."""
 
     def remember(self) -> Memory: ...
 
@@ -85,7 +85,7 @@ def set_random_state(rng: np.random.Generator, state: str) -> None:
 
 
 class Windows:
-    """Random windows, each begun with fresh slots: for models without a state, and the paper's wo-Replay."""
+    """Random windows with fresh slots: for models without memory, and the paper's ablation wo-Replay."""
 
     def __init__(self, footage: Footage, rng: np.random.Generator):
         self._footage, self._rng = footage, rng
