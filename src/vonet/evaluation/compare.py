@@ -1,4 +1,4 @@
-"""Recorded evaluations in, one table out: what `vonet compare` does."""
+"""`vonet compare` as a function: recorded evaluations in, one table out."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Weights and videos in, scores out: what `vonet evaluate` does."""
+"""`vonet evaluate` as a function: weights and videos in, scores out."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from vonet.performance import keep_freed_memory, milliseconds_per_frame
 from vonet.training.distributed import joined_processes
 
 TIMED = 24
-"""So many frames of the first video tell how long the model takes for one."""
+"""Number of frames of the first video on which the time per frame is measured."""
 
 
 def evaluate(
@@ -36,7 +36,8 @@ def evaluate(
 ) -> Report | None:
     """Scores of the weights at `path` (or of a method by its name) on the videos at `data`.
 
-    The other arguments are those of `vonet evaluate`. None in the processes of torchrun that only help.
+    The other arguments are the options of `vonet evaluate`. Under torchrun only the first process returns a report, all
+    others None.
     """
     rules = protocols.get(protocol)
     if masks is not None:

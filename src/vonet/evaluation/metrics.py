@@ -1,10 +1,10 @@
-"""How well predicted segments agree with true ones: pure functions of two maps of integer ids.
+"""Metrics of segmentation: pure functions of two maps of integer ids, true and predicted.
 
-Ids are names, nothing more: which number a segment has never matters, except that 0 is the background among the true
-ids. `T H W` maps are one clustering of all pixels of a video, so an object whose segment changes its id is punished.
+Renaming segments never changes a score, except that 0 is the background among the true ids. A `T H W` map is one
+clustering of all pixels of a video, so an object whose segment changes its id loses score.
 
-Everything that compares regions is computed from one table, how many pixels of each frame have which true and which
-predicted id (`Confusion`). All counts are exact integers: sums of squares over a video exceed what float32 can count.
+All metrics of overlap are computed from one table: the number of pixels of each frame with each pair of true and
+predicted id (`Confusion`). Counts are exact integers, because sums of squares over a video exceed float32.
 """
 
 from __future__ import annotations
@@ -27,8 +27,8 @@ LARGEST_TABLE, LARGEST_LOOKED_UP = 1 << 20, 1 << 16
 
 @dataclass(frozen=True)
 class Confusion:
-    """How many pixels have true id `true[i]` and predicted id `predicted[j]`, for each frame. Ids that do not occur
-    are not listed."""
+    """Number of pixels with true id `true[i]` and predicted id `predicted[j]`, for each frame. Only ids that occur are
+    listed."""
 
     true: Integer[np.ndarray, " n"]
     predicted: Integer[np.ndarray, " m"]
@@ -89,7 +89,7 @@ def confusion(true_ids: Any, predicted_ids: Any) -> Confusion:
 
 
 def added(parts: Sequence[Confusion]) -> Confusion:
-    """The table of a whole video, as of one frame, from those of its pieces."""
+    """The table of a whole video, as if of one frame, from the tables of its pieces."""
     true = np.unique(np.concatenate([part.true for part in parts]))
     predicted = np.unique(np.concatenate([part.predicted for part in parts]))
     counts = np.zeros((1, len(true), len(predicted)), np.int64)
@@ -126,7 +126,7 @@ def _ids(given: Any, what: str) -> Integer[np.ndarray, "T H W"]:
 
 
 def _codes(ids: Integer[np.ndarray, "T pixels"]) -> tuple[np.ndarray, np.ndarray]:
-    """Small numbers from 0 on in place of ids, and the ids they stand for. Ids that are small already stay."""
+    """Ids renumbered from 0, and the original id of each number. Ids that are small already stay."""
     low, high = int(ids.min()), int(ids.max())
     if low >= 0 and high < 256:
         return ids.astype(np.int32), np.arange(high + 1)
@@ -143,8 +143,8 @@ def _codes(ids: Integer[np.ndarray, "T pixels"]) -> tuple[np.ndarray, np.ndarray
 
 
 def rand_index(counts: Int64[np.ndarray, "n m"]) -> float:
-    """The adjusted Rand index of a table, in exact integers up to the last division; 1 where it is undefined (no pixel,
-    or only one clustering possible), as everyone in this field has it."""
+    """Adjusted Rand index of a table, in exact integers up to the last division. 1 where it is undefined (no pixel, or
+    only one possible clustering), as in SAVi's and VONet's code."""
     together = sum(n * (n - 1) for n in counts.ravel().tolist())
     true = sum(n * (n - 1) for n in counts.sum(axis=1).tolist())
     predicted = sum(n * (n - 1) for n in counts.sum(axis=0).tolist())
@@ -170,8 +170,8 @@ def fg_ari_of(table: Confusion) -> float:
 
 
 def miou_of(table: Confusion, background: bool = True) -> float:
-    """Each true segment is matched with at most one predicted, so that the sum of overlaps is largest; divided by the
-    number of true segments. Without `background`, only objects are matched."""
+    """Hungarian matching of true with predicted segments: the sum of IoUs divided by the number of true segments.
+    Without `background`, only objects are matched."""
     overlap = overlaps(table.total)[slice(None) if background else table.is_object]
     if not len(overlap):
         return 1.0
@@ -179,7 +179,7 @@ def miou_of(table: Confusion, background: bool = True) -> float:
 
 
 def mbo_of(table: Confusion) -> float:
-    """Mean best overlap: each object takes the predicted segment that suits it best, also if others took it."""
+    """Mean best overlap: the largest IoU of each object with any predicted segment, averaged over objects."""
     overlap = overlaps(table.total)[table.is_object]
     return float(overlap.max(axis=1).mean()) if len(overlap) else 1.0
 
@@ -190,7 +190,7 @@ def ari(true_ids: Any, predicted_ids: Any) -> float:
 
 
 def fg_ari(true_ids: Any, predicted_ids: Any) -> float:
-    """Adjusted Rand index over the pixels of objects (true id not 0); predicted ids there count whatever they are."""
+    """Adjusted Rand index over the pixels of objects (true id not 0)."""
     return fg_ari_of(confusion(true_ids, predicted_ids))
 
 
@@ -205,7 +205,7 @@ def mbo(true_ids: Any, predicted_ids: Any) -> float:
 
 
 def per_image(metric: Callable[[Confusion], float], table: Confusion) -> list[float]:
-    """A metric of each frame on its own: it does not mind segments that swap their ids in time."""
+    """A metric of each frame on its own, which ignores changes of id over time."""
     return [metric(table.frame(t)) for t in range(len(table.counts))]
 
 
@@ -233,8 +233,8 @@ def image_mbo(true_ids: Any, predicted_ids: Any) -> float:
 
 
 def fragments(table: Confusion, null: int | None = None) -> Float[np.ndarray, " objects"]:
-    """By how many predicted segments each object is shared: 1 if one holds it whole, n if n hold equal parts (the
-    inverse Simpson index of the shares, so slivers hardly count); 0 for an object that none holds. Null is none."""
+    """Number of predicted segments that share each object: 1 / Σ share², the inverse Simpson index. 1 if one segment
+    covers it, n for n equal parts, 0 if no segment covers it. Null is not a segment."""
     shares = table.total[table.is_object][:, table.predicted != null].astype(float)
     shares /= np.maximum(shares.sum(axis=1, keepdims=True), 1)
     concentration = (shares**2).sum(axis=1)
@@ -242,23 +242,23 @@ def fragments(table: Confusion, null: int | None = None) -> Float[np.ndarray, " 
 
 
 def slots_per_object(table: Confusion, null: int | None = None) -> float:
-    """By how many predicted segments an object is shared: the mean over the objects that a segment holds."""
+    """Number of predicted segments that share an object: mean over the objects that a segment covers."""
     found = fragments(table, null)
     return float(found[found > 0].mean()) if found.any() else 1.0
 
 
 def whole_objects(table: Confusion, null: int | None = None, at_least: float = 0.5) -> float:
-    """The share of objects that overlap with one predicted segment, which is not null, by half or more."""
+    """Share of objects with an IoU of at least 0.5 with one predicted segment other than null."""
     overlap = overlaps(table.total)[table.is_object][:, table.predicted != null]
     return float((overlap.max(axis=1, initial=0) >= at_least).mean()) if len(overlap) else 1.0
 
 
 @dataclass
 class Switches:
-    """Finds when an object is held by another segment than before, frame by frame.
+    """Finds identity switches, frame by frame: an object's holder differs from the one before.
 
-    The holder is the segment, not null, with most of the object's pixels. Where several have as many, or none has any,
-    the frame is passed over: so names do not matter.
+    The holder is the segment, other than null, with most of the object's pixels. Frames with a tie or without a holder
+    are skipped, so the result does not depend on ids.
     """
 
     null: int | None = None
@@ -286,7 +286,7 @@ class Switches:
 
 
 def identity_switches(table: Confusion, null: int | None = None) -> float:
-    """How often the segment that holds most of an object changes. The mean over objects."""
+    """Identity switches: how often the segment with most of an object changes. Mean over objects."""
     switches = Switches(null)
     switches.add(table)
     return switches.per_object()
@@ -301,7 +301,7 @@ def boundaries(ids: Integer[np.ndarray, "T H W"]) -> Bool[np.ndarray, "T H W"]:
 
 
 def _near(found: Bool[np.ndarray, "T H W"], distance: int) -> Bool[np.ndarray, "T H W"]:
-    """Pixels at most so far from one that was found, along both axes."""
+    """Pixels within `reach` of a marked pixel, along both axes."""
     for axis in (1, 2):
         grown = found.copy()
         for step in range(1, distance + 1):
@@ -350,7 +350,7 @@ def stability_counts(ids: Integer[np.ndarray, "T H W"]) -> tuple[float, int]:
 
 
 def stability(ids: Any) -> float:
-    """How much segments keep their place from frame to frame: their mean overlap with themselves. Moving objects have
-    less than 1, so it is to be set beside the stability of the true ids; flicker has less than those."""
+    """Mean IoU of each segment with itself in the next frame. Moving objects have less than 1, so compare with the
+    stability of the true ids; flicker is below it."""
     total, number = stability_counts(_ids(ids, "ids"))
     return total / number if number else 1.0

@@ -1,6 +1,6 @@
-"""The rules under which a segmentation is scored. They differ between papers, and scores with them: so they are data.
+"""Protocols: the rules under which a segmentation is scored. Papers differ in them, and scores with them.
 
-docs/protocol.md has them as a table, with where each rule comes from.
+docs/protocol.md has them as a table, with the source of each rule.
 """
 
 from __future__ import annotations
@@ -79,9 +79,9 @@ SCORES: dict[str, str] = {
     "stability": "stability",
     "true_stability": "true stability",
 }
-"""What is reported, and what it is called in tables."""
+"""The scores that are reported, and their names in tables."""
 COUNTS = {"slots_per_object", "identity_switches", "slots_used"}
-"""Numbers of things; all others are shares, which tables have in percent."""
+"""Scores that are counts. All others are shares, which tables show in percent."""
 LESS_IS_BETTER = {"slots_per_object", "identity_switches", "null_share"}
 
 
@@ -101,8 +101,8 @@ _OWN: dict[str, Callable[[], Score]] = {}
 def add_score(
     name: str, spoken: str, make: Callable[[], Score], *, count: bool = False, less_is_better: bool = False
 ) -> None:
-    """Report a score of one's own wherever scores are: of models, trivial methods and perfect masks. `spoken` is what
-    tables call it, `make` the class that computes it. Adding it again replaces it."""
+    """Add your own score to every evaluation. `spoken`: its name in tables. `make`: the class that computes it. Adding
+    it again replaces it."""
     if name in SCORES and name not in _OWN:
         raise BadInput(f"there is a score {name!r} already: give yours another name")
     _OWN[name], SCORES[name] = make, spoken

@@ -1,4 +1,4 @@
-"""What an evaluation found: for programs (JSON), for spreadsheets (CSV), for people (a table and a verdict)."""
+"""The result of an evaluation: JSON, CSV, a table and a verdict."""
 
 from __future__ import annotations
 
@@ -26,7 +26,8 @@ HEADING = ("experiment", "data", "split", "videos", "protocol", "seeds", "slots"
 
 @dataclass(frozen=True)
 class Report:
-    """`about`: everything that the scores depend on. `paper`: its scores in percent, for its experiment on its data."""
+    """about: everything that the scores depend on. paper: the paper's scores in percent, where experiment and data are
+    the paper's."""
 
     about: Mapping[str, Any]
     rows: Sequence[Row]

@@ -1,8 +1,8 @@
 """Evaluate a model on a set of videos.
 
 Videos stream through `model.step`, several at a time, in memory that does not depend on their length; a model without
-`step` gets each video (or window) whole. The noise from which a video's slots grow depends on the video and the seed
-alone, so neither the batch nor the number of processes changes a score.
+`step` gets each video (or window) whole. The noise of a video's initial slots depends on the video and the seed alone,
+so neither the batch nor the number of processes changes a score.
 """
 
 from __future__ import annotations
@@ -41,8 +41,8 @@ from vonet.interface import (
 )
 
 MODEL, OFFLINE, PERFECT = "model", "offline", "perfect masks"
-"""Methods. "model" streams: it sees each frame once, in order. "offline" goes back through the video after its end,
-from the last state, so that all slots have seen all before any mask counts."""
+"""Methods. "model" streams: it sees each frame once, in order. "offline" makes a second pass, backwards from the last
+state; only the masks of that pass count."""
 PIECE = 8
 """Frames that are decoded at a time."""
 
@@ -123,8 +123,8 @@ def evaluate_trivial(
     enlargement: Enlargement,
     progress: bool = True,
 ) -> list[Row]:
-    """The methods that know nothing of objects, with as many segments as the model has slots; and what perfect masks
-    would score that have only the model's cells, enlarged as the model's are."""
+    """Scores of the trivial methods, with as many segments as the model has slots, and of perfect masks at the model's
+    resolution, enlarged as the model's masks are."""
     _check(videos, protocol)
     rows: list[Row] = []
     for i in tqdm(range(len(videos)), unit="video", desc="trivial methods", disable=None if progress else True):

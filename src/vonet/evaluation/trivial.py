@@ -1,4 +1,4 @@
-"""Methods that know nothing of objects. A model that does not beat them has learned nothing.
+"""Trivial methods. A model that does not beat them has not learned about objects.
 
 Each is made for a video and then asked for its ids, some frames at a time.
 """

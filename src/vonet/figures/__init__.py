@@ -1,1 +1,1 @@
-"""The only place that draws."""
+"""Everything that draws: figures, reports, contact sheets."""

@@ -1,4 +1,4 @@
-"""Runs and evaluations in, figures for papers out: what `vonet figures` does."""
+"""`vonet figures` as a function: runs and evaluations in, figures for papers out."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from vonet.training import log
 
 @dataclass
 class Sources:
-    """What was given, by its kind."""
+    """The given sources by kind."""
 
     runs: dict[str, Path] = field(default_factory=dict)
     logs: dict[str, list[dict[str, Any]]] = field(default_factory=dict)
@@ -40,7 +40,7 @@ def draw(
     frames: int = 24,
     progress: bool = True,
 ) -> list[Path]:
-    """Every figure for which there is something among the sources; the files that were written."""
+    """Draw every figure that the sources allow. Returns the written files."""
     for name, number in (("videos", videos), ("frames", frames)):
         if number < 1:
             raise BadInput(f"--{name} is {number}; it must be 1 or more")

@@ -1,4 +1,4 @@
-"""What quality costs: scores against the time of training, and attention against the number of slots."""
+"""Efficiency: scores against training time, and time of attention against the number of slots."""
 
 from __future__ import annotations
 

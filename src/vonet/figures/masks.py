@@ -1,4 +1,4 @@
-"""What a model sees in videos: for each, the frames, the true ids and the masks it finds."""
+"""Contact sheets of masks: for each video its frames, true ids and predicted masks."""
 
 from __future__ import annotations
 

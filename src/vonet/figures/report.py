@@ -1,4 +1,4 @@
-"""A run in, one HTML file out: what `vonet report` does."""
+"""`vonet report` as a function: a run in, one HTML file out."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def report(
     out: Path | None = None,
     progress: bool = True,
 ) -> Path:
-    """Arguments as those of `vonet report`. Where the page was written."""
+    """The arguments are the options of `vonet report`. Returns the path of the page."""
     for name, number in (("videos", videos), ("frames", frames), ("scored", scored)):
         if number < 1:
             raise BadInput(f"--{name} is {number}; it must be 1 or more")
@@ -79,7 +79,7 @@ def validation_or_all(videos: Videos, split: str | None) -> Videos:
 def watched_videos(model: Any, videos: Sequence[Video], frames: int, progress: bool = True) -> list[Watched]:
     """As they are scored: with the same slots, and null where the protocol has it so."""
     min_probability = protocols.get(PROTOCOL).min_probability
-    bar = tqdm(videos, desc="watching", unit="video", disable=None if progress else True)
+    bar = tqdm(videos, desc="segmenting", unit="video", disable=None if progress else True)
     return [watch(model, video, longest=frames, min_probability=min_probability) for video in bar]
 
 

@@ -56,15 +56,17 @@ def write_foreground(path: Path, runs: Mapping[str, Sequence[Watched]]) -> list[
 
 
 def write_reconstructions(path: Path, videos: Sequence[Watched]) -> list[Path]:
-    """Frames at random beside what the slots make of them, and what was expected of them before they were seen.
-    Nothing for a model that cannot show that."""
+    """Random frames beside their reconstructions from the posterior and from the prior. No figure for a model without
+    reconstructions."""
     panels = {"input": "frames", "posterior": "reconstruction", "prior": "forecast"}
     panels = {name: part for name, part in panels.items() if getattr(videos[0], part) is not None}
     if len(panels) == 1:
         return []
     size = videos[0].frames.shape[1:]
     later = [(v, t) for v in videos for t in range(1, len(v.frames)) if v.frames.shape[1:] == size]
-    order = np.random.default_rng(0).permutation(len(later))[:RECONSTRUCTIONS]  # no first frame: it has no forecast
+    order = np.random.default_rng(0).permutation(len(later))[
+        :RECONSTRUCTIONS
+    ]  # no first frame: the prior has seen nothing
     cells = []
     for video, t in (later[i] for i in order):
         cells.append(np.concatenate([_enlarged(getattr(video, part)[t : t + 1]) for part in panels.values()]))

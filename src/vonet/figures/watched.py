@@ -1,4 +1,4 @@
-"""One video as a model sees it: what every picture of a model is drawn from."""
+"""A model's output for one video, with everything that figures and reports draw."""
 
 from __future__ import annotations
 

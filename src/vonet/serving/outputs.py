@@ -1,5 +1,5 @@
-"""What segmented frames become on the disc, one class for each kind of file. Frames come one after the other and none
-is kept: what a format wants in another order waits in a temporary file."""
+"""Writers of segmented frames, one class for each file format. Frames arrive one by one and none is kept; formats that
+need another order use a temporary file."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ from vonet.serving.tracks import Tracks, write_table
 
 @dataclass(frozen=True)
 class Source:
-    """What a writer knows of the video beforehand."""
+    """Facts about the video that a writer gets before the first frame."""
 
     name: str
     rate: float
@@ -40,7 +40,7 @@ class Source:
 
 
 class Writer(ABC):
-    """Called with every frame and its picture's name; `finish` makes the file whole, `abandon` lets go of it."""
+    """Called with every frame and the name of its picture. `finish` completes the file, `abandon` discards it."""
 
     file: str
 
@@ -340,7 +340,7 @@ def chosen(names: Sequence[str]) -> dict[str, type[Writer]]:
 
 
 def _spool(folder: Path) -> IO[str]:
-    """Beside the results: what the system keeps temporary files in may be memory."""
+    """A temporary folder beside the results, since the system's own may be in memory."""
     return tempfile.TemporaryFile("w+", encoding="utf-8", dir=folder)  # who asks for it closes it
 
 

@@ -1,4 +1,4 @@
-"""A frame of any size and shape in the model's picture, and the masks of that picture back at the frame's size."""
+"""Frames of any size and shape to the model's size, and masks back to the frame's size."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from vonet.data.resize import resized
 from vonet.interface import Enlargement, frames_tensor, label_ids, slot_ids
 
 Fit = Literal["stretch", "letterbox"]
-"""What to do with a frame of another shape: distort it, or leave bars free on two sides."""
+"""For frames of another shape than the model's: distort them, or add grey bars on two sides."""
 
 GREY = 128
 STRIP_BYTES = 512 << 10

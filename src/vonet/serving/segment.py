@@ -1,4 +1,4 @@
-"""Videos in, objects out: `vonet.segment` for programs, and what `vonet segment` writes."""
+"""`vonet.segment` for programs, and `vonet segment` as a function: videos in, objects out."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ from vonet.serving.tracks import Row, spoken
 from vonet.writing import DiscRefusal, disc_refusals, folder_written_aside
 
 SUMMARY = "segment.json"
-"""Says how a folder of results was made, and that it is one."""
+"""The file that records how a folder of results was made, and marks it as one."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -63,7 +63,7 @@ def segment(
     """One frame after the other, of a video file, a folder of frames, or all videos of a set; `frame.video` says of
     which. Memory does not grow with the length.
 
-    weights: a model, a run's folder, a file or a name; by default the model that comes with the package.
+    weights: a model, a run's folder, a file or a name; by default `mixture`, which does not learn.
     options: those of `SegmentOptions`.
     """
     given = SegmentOptions(**options)
@@ -82,7 +82,7 @@ def segment(
 
 @dataclass(frozen=True)
 class Segmented:
-    """What became of one video. `problem` says what is wrong with it, if anything; without frames nothing is there."""
+    """The result for one video. `problem`: a sentence if something went wrong. Without frames nothing was written."""
 
     video: str
     folder: Path
@@ -164,7 +164,7 @@ def segment_to_files(
 
 
 class _Work:
-    """One video on its way to the disc."""
+    """Streams one video to its writers."""
 
     def __init__(
         self,

@@ -1,6 +1,6 @@
-"""Frames in, objects out, one at a time: of a file, a camera or a pipe.
+"""Streaming segmentation, frame by frame: of a file, a camera or a pipe.
 
-A `Segmenter` holds the state of one stream, so a new video wants a new one; both may share a model.
+A `Segmenter` holds the state of one stream. Create a new one for each video; they may share a model.
 """
 
 from __future__ import annotations
@@ -56,11 +56,11 @@ class Segmenter:
     """Call it with one frame after the other.
 
     weights: a model, or what `load_model` takes.
-    slots: how many objects it can tell apart (None: as many as it was trained with).
-    fit: how a frame of another shape than the model's pictures is brought into them.
-    seed: of the noise from which slots grow. The same frames and seed give the same masks.
-    min_probability: a pixel has an id only where a slot has more than this probability.
-    video: a name, which the frames carry on.
+    slots: largest number of objects (None: the model's own).
+    fit: "stretch" distorts frames of another shape than the model's; "letterbox" adds grey bars.
+    seed: of the initial slots' noise. The same frames and seed give the same masks.
+    min_probability: pixels whose best slot has no more probability than this get id 0.
+    video: a name, copied to every frame.
     """
 
     def __init__(

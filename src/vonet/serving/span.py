@@ -1,4 +1,4 @@
-"""Which frames of a video are wanted: from, to, and every how many."""
+"""The selected frames of a video: start, end and step."""
 
 from __future__ import annotations
 
@@ -34,8 +34,7 @@ def _point(option: str, moment: Moment) -> _Point:
 
 
 class Span:
-    """`rate`: frames per second of what has no times of its own. `saw_the_end`: whether the last video that was watched
-    ended by itself."""
+    """rate: frames per second of inputs without times. saw_the_end: whether the last video was read to its end."""
 
     def __init__(self, start: Moment = 0, end: Moment | None = None, every: int = 1, rate: float = 12.0):
         self._start = _point("start", start)

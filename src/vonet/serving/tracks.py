@@ -1,4 +1,4 @@
-"""What is known of each object: where it is now, and how it went so far. Sums only, so a video may be of any length."""
+"""Tracks: position and history of each object. Only sums are kept, so a video may be of any length."""
 
 from __future__ import annotations
 
