@@ -44,8 +44,8 @@ def test_a_file_runs_once_and_finds_its_neighbours(tmp_path):
 @pytest.mark.parametrize(
     ("name", "text", "said"),
     [
-        ("missing.py", None, "missing.py is no Python file; give the one with your own parts"),
-        ("clip.mp4", "", "clip.mp4 is no Python file"),
+        ("missing.py", None, "missing.py is not a Python file; give the file with your own parts"),
+        ("clip.mp4", "", "clip.mp4 is not a Python file"),
         (
             "wrong.py",
             "import vonet\n\nvonet.nonsense",

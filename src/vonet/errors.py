@@ -1,4 +1,4 @@
-"""How users' mistakes are said. Imports nothing heavy, so that commands which need no torch start at once."""
+"""The exception for users' mistakes. Imports nothing heavy, so that commands without torch start at once."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from typing import get_args
 
 
 class BadInput(ValueError):
-    """A user's mistake, said in one sentence: what was given, what is possible, what to do."""
+    """A user's mistake. The message is one sentence: what was given, what is accepted, what to do."""
 
 
 def check_choice(option: str, given: str, choices: object) -> None:

@@ -1,4 +1,4 @@
-"""What a process that computes on a CPU should set once, and the optional compiler."""
+"""Memory settings for CPU processes, time per frame, and torch.compile."""
 
 from __future__ import annotations
 
@@ -33,8 +33,8 @@ def keep_freed_memory() -> bool:
 
 
 def milliseconds_per_frame(model: Any, frames: Any, slots: int | None = None) -> float:
-    """How long the model takes for a frame of a video, the median of these frames `T 3 H W` but the first two. A model
-    that needs the whole clip gets it three times."""
+    """Median time per frame in milliseconds over the frames `T 3 H W`, without the first two. A model that needs the
+    whole clip is timed on three unrolls of it."""
     import torch
 
     from vonet.interface import Clip
@@ -61,9 +61,9 @@ def milliseconds_per_frame(model: Any, frames: Any, slots: int | None = None) ->
 
 
 def compile_encoder(model: Any) -> bool:
-    """Compile what `step` computes, if this machine can; otherwise say so in one line and go on without.
+    """Compile the encoder with torch.compile; if that fails, warn in one line and continue without.
 
-    The compiler works when first called, so the model is tried on an empty frame here, where a failure is harmless.
+    torch.compile works on the first call, so the model is called on an empty frame here, where a failure is harmless.
     Returns whether the model is compiled.
     """
     import torch

@@ -53,7 +53,7 @@ class Schedule:
 
 @dataclass(frozen=True)
 class Product:
-    """One schedule times another: a warm-up, say, and what is warmed up."""
+    """The product of two schedules, such as a warm-up and a decay."""
 
     first: Schedule
     second: Schedule

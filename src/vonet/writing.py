@@ -1,4 +1,4 @@
-"""Files that appear whole or not at all, and discs that refuse."""
+"""Atomic writing of files and folders, and errors of full or read-only disks."""
 
 from __future__ import annotations
 
@@ -18,12 +18,12 @@ PART = ".part"
 
 
 class DiscRefusal(BadInput):
-    """The disc would not take what was to be written: nothing is wrong with what was read."""
+    """The disk is full or read-only. The input is fine."""
 
 
 @contextmanager
 def written_aside(path: Path) -> Iterator[Path]:
-    """Gives a path beside `path` to write to; it takes the name `path` when the block ends well, else it vanishes."""
+    """Yields a temporary path beside `path`. It is renamed to `path` when the block succeeds, else it is removed."""
     aside = path.with_name(f"{path.name}.{os.getpid()}{PART}")
     with disc_refusals(path):
         path.parent.mkdir(parents=True, exist_ok=True)

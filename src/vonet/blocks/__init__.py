@@ -1,1 +1,1 @@
-"""The vocabulary shared by the models; knows nothing of any of them."""
+"""Layers that at least two methods share. Imports no method."""

@@ -1,4 +1,4 @@
-"""The spatial-broadcast decoder: each slot paints a picture of its own, and two ways to read the K pictures as one."""
+"""The spatial-broadcast decoder: each slot is decoded to a picture; two likelihoods combine the K pictures."""
 
 from __future__ import annotations
 
@@ -83,7 +83,7 @@ def mixture_error(
 
 
 def mask_divergence(log_masks: Float[Tensor, "B K H W"], log_painted: Float[Tensor, "B K H W"]) -> Float[Tensor, " B"]:
-    """Σ_pixels KL(m ‖ m̃): how badly the painted masks repeat those that were found (MONet). Both sides learn."""
+    """Σ_pixels KL(m ‖ m̃) of the attention's masks m and the decoder's masks m̃ (MONet). Both get gradients."""
     return (log_masks.exp() * (log_masks - log_painted)).sum((1, 2, 3))
 
 

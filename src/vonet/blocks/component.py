@@ -1,6 +1,6 @@
-"""The component VAE of MONet and ViMON: what lies under a mask to a vector, and a vector to a picture and a mask.
+"""The component VAE of MONet and ViMON: frame and mask to a vector, and a vector to a picture and a mask.
 
-All slots share it; none knows of the others.
+All slots share its weights and are processed independently.
 """
 
 from __future__ import annotations

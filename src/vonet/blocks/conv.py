@@ -1,7 +1,7 @@
-"""Convolutions: the residual block, and exact cheaper forms of two convolutions that the plain U-Net wastes work on.
+"""Convolutions: the residual block, and exact cheaper forms of two convolutions of the U-Net.
 
-Both shortcuts use the very weight of the plain 3x3 convolution, so a checkpoint does not know which form computed it.
-The plain forms stand in the tests, which hold the two together.
+Both shortcuts use the weight of the plain 3x3 convolution, so checkpoints are the same. Tests compare them with the
+plain forms.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""A frame as a set of vectors that know where they come from: what slot attention looks at.
+"""A frame as a set of feature vectors with position codes: the input of slot attention.
 
 x = MLP(LN(backbone(frame) + W·place)), without a residual connection around the MLP
 """
@@ -98,7 +98,7 @@ def four_sided_grid(h: int, w: int) -> Float[Tensor, "h w 4"]:
 
 
 class FrameVectors(nn.Module):
-    """`grid` says what is known of a place: `centred_grid` (SAVi) or `four_sided_grid` (STEVE)."""
+    """`grid`: the position code, `centred_grid` (SAVi) or `four_sided_grid` (STEVE)."""
 
     def __init__(
         self,

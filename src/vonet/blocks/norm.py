@@ -1,7 +1,7 @@
-"""Instance norm of maps that lie channels last in memory, as convolutions on CPUs want them.
+"""Instance norm of maps in channels-last memory, the layout that convolutions on CPUs need.
 
 Torch's own kernels take three to six times as long there, because they stride over a map once for each channel. Here
-sums over the cells of a map are products with a vector of ones. The same function, held to torch's by a test.
+sums over the cells of a map are products with a vector of ones. A test compares the function with torch's.
 """
 
 from __future__ import annotations

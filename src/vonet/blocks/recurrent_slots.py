@@ -1,12 +1,12 @@
-"""Slots that every frame corrects and that predict themselves for the next one: the recurrence of SAVi and STEVE.
+"""The recurrence of SAVi and STEVE: each frame corrects the slots, and a predictor prepares them for the next.
 
 ::
 
     p_0 = fresh(ε);   for each frame t:   c_t = Correct(p_{t−1}, x_t)      slot attention
                                           p_t = Predict(c_t)               slots among themselves; the state
 
-What is decoded is c, what is carried is p. Nothing of the frames' vectors depends on a slot, so in a clip they are
-computed for all frames at once, and only slot attention and prediction go from frame to frame.
+The decoder gets c, the state holds p. The frames' vectors do not depend on the slots, so they are computed for all
+frames of a clip at once; only slot attention and prediction run frame by frame.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ from vonet.interface import (
 
 @dataclass(frozen=True)
 class Corrected:
-    """What the recurrence finds in one frame, or with a time dimension in a clip."""
+    """Output of the recurrence for one frame, or with a time dimension for a clip."""
 
     slots: Float[Tensor, "B *T K D"]
     previous_slots: Float[Tensor, "B *T K D"]
@@ -45,7 +45,7 @@ class Corrected:
 
 
 class RecurrentSlots(nn.Module):
-    """All of a model but where its slots begin (`fresh`), where its masks come from (`log_masks`), and its losses."""
+    """The model without its initial slots (`fresh`), its masks (`log_masks`) and its losses."""
 
     def __init__(
         self,
@@ -62,13 +62,13 @@ class RecurrentSlots(nn.Module):
         self.vectors, self.attention, self.predictor = vectors, attention, predictor
 
     def fresh(self, noise: Float[Tensor, "B K D"]) -> Float[Tensor, "B K D"]:
-        """Slots before anything is seen."""
+        """Initial slots, before the first frame."""
         raise NotImplementedError
 
     def log_masks(
         self, slots: Float[Tensor, "B K D"], log_attention: Float[Tensor, "B K cells"]
     ) -> Float[Tensor, "B K h w"]:
-        """The masks of one frame, from its corrected slots or from what they looked at."""
+        """The masks of one frame, from its corrected slots or from their attention."""
         raise NotImplementedError
 
     # ---- one frame -------------------------------------------------------------------------------------------------
@@ -114,7 +114,7 @@ class RecurrentSlots(nn.Module):
         return Corrected(**tensors), last
 
     def unroll(self, clip: Clip, state: SlotState | None = None) -> Output:
-        """Watch a clip; masks are made frame by frame, to spare memory."""
+        """Masks and slots of a clip. Masks are computed frame by frame, to save memory."""
         seen, last = self.watch(clip, state)
         frames = zip(seen.slots.unbind(1), seen.log_attention.unbind(1), strict=True)
         log_masks = torch.stack([self.log_masks(slots, log_attention) for slots, log_attention in frames], dim=1)

@@ -1,5 +1,5 @@
-"""Masks by breaking a stick (MONet): each slot takes a share of what those before it have left, its *scope*; the last
-takes the rest. All in logarithms, so that nothing is ever the logarithm of zero, and the masks sum to one."""
+"""Stick-breaking masks (MONet): each slot takes a share of its *scope*, which earlier slots have left; the last takes
+the rest. Computed in logarithms, so that no logarithm of zero occurs and the masks sum to one."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Slot attention (Locatello and others, 2020): slots compete for the vectors of a frame, and change by what they win.
+"""Slot attention (Locatello and others, 2020): slots compete for the vectors of a frame.
 
 ::
 
@@ -22,7 +22,7 @@ from vonet.blocks.layers import linear, mlp
 from vonet.errors import BadInput
 
 TINY = 1e-8
-"""Added to every weight, so that a slot that takes nothing gets the mean of everything and not a division by zero."""
+"""Added to every weight, so that a slot without vectors gets the mean of all instead of a division by zero."""
 
 
 @dataclass(frozen=True, kw_only=True)

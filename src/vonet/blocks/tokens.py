@@ -1,7 +1,7 @@
-"""A frame as a sequence of tokens, explained by slots: the decoder of STEVE, which VONet takes over.
+"""The token decoder of STEVE and VONet: slots explain a frame as a sequence of tokens.
 
-A discrete VAE turns patches into tokens; a causal transformer predicts each token from those before it and, by
-cross-attention, from the slots. Two systems that share no gradient: the dVAE learns from pixels, all else from tokens.
+A discrete VAE turns patches into tokens. A causal transformer predicts each token from those before it and, by
+cross-attention, from the slots. They share no gradient: the dVAE learns from pixels, everything else from tokens.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from vonet.blocks.random import dropout
 
 
 class TokenPredictor(nn.Module):
-    """Says how likely each token is, given the ones before it and the slots.
+    """Predicts each token from the ones before it and the slots.
 
     `memory` prepares the slots for cross-attention. `norms` stand before and behind the transformer: VONet has layer
     norms there, STEVE none. `head` makes logits `V` of the transformer's `W`; VONet's and STEVE's start differently.

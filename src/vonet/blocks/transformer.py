@@ -1,4 +1,4 @@
-"""The transformer in which slots talk: pre-norm, no position code, so that slots have no order."""
+"""The transformer over slots: pre-norm, without position code, so that slots have no order."""
 
 from __future__ import annotations
 

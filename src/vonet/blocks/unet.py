@@ -1,4 +1,4 @@
-"""The U-Net of MONet and VONet, in two halves with a vector between them.
+"""The U-Net of MONet and VONet: an encoder and a decoder with a bottleneck vector.
 
 ::
 
@@ -35,7 +35,7 @@ class UNetConfig:
     channels: tuple[int, ...] = (32, 64, 64, 128, 128)
     """Of the M down-blocks; the up-blocks mirror them."""
     bottleneck: tuple[int, ...] = (512, 512)
-    """Hidden layers between the halves; the last is the width of the vector e."""
+    """Widths of the MLP at the bottleneck; the last is the width of the vector e."""
 
     def __post_init__(self) -> None:
         for name, widths in (("channels", self.channels), ("bottleneck", self.bottleneck)):
@@ -46,8 +46,8 @@ class UNetConfig:
 class UNet(nn.Module):
     """From a map `inputs h w` to a map of logits `h w`.
 
-    `encode` starts from the result of the first convolution, `first`, because who calls may know a cheaper way to
-    compute it than `first` itself (VONet shares most of its input among the slots).
+    `encode` starts from the result of the first convolution, `first`, because a caller may compute it in a cheaper
+    way (VONet shares most of its input among the slots).
     """
 
     norm: type[InstanceNorm] = InstanceNorm
@@ -81,7 +81,7 @@ class UNet(nn.Module):
 
     @property
     def width(self) -> int:
-        """The width of the vector between the halves."""
+        """The width of the bottleneck vector."""
         return self.expand.in_features
 
     def encode(

@@ -1,4 +1,4 @@
-"""How the process ends when not with 0."""
+"""Exit codes other than 0."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import sys
 from typing import NoReturn
 
 MISTAKE, STOPPED, UNREAD = 2, 130, 141
-"""The input cannot be used; Ctrl-C; nobody reads the output any more."""
+"""A mistake or unusable input; Ctrl-C; the reader of the output is gone."""
 
 
 def leave(code: int, sentence: str) -> NoReturn:

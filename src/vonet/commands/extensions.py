@@ -1,7 +1,7 @@
-"""Python files of the user's own, which add models, layouts of videos and scores without a change to the package.
+"""`vonet --with YOURS.py COMMAND`: users' Python files that add models, video layouts and scores.
 
-Only a file that is named on the command line is ever run (`vonet --with YOURS.py COMMAND`); weights and descriptions on
-disc name parts, and never code.
+Only a file that is named on the command line is ever run. Weights and descriptions on disk name parts and contain no
+code.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ def use(path: Path) -> None:
     for: so it may import its neighbours, worker processes find what it defines, and it hides no other module."""
     file = path.resolve()
     if file.suffix != ".py" or not file.is_file():
-        raise BadInput(f"{path} is no Python file; give the one with your own parts: vonet --with YOURS.py COMMAND")
+        raise BadInput(f"{path} is not a Python file; give the file with your own parts: vonet --with YOURS.py COMMAND")
     if str(file.parent) not in sys.path:
         sys.path.append(str(file.parent))
     try:

@@ -1,4 +1,4 @@
-"""`vonet inspect`: what videos lie under a path."""
+"""`vonet inspect`: list the videos under a path."""
 
 from __future__ import annotations
 

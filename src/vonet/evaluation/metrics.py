@@ -301,7 +301,7 @@ def boundaries(ids: Integer[np.ndarray, "T H W"]) -> Bool[np.ndarray, "T H W"]:
 
 
 def _near(found: Bool[np.ndarray, "T H W"], distance: int) -> Bool[np.ndarray, "T H W"]:
-    """Pixels within `reach` of a marked pixel, along both axes."""
+    """Pixels within `distance` of a marked pixel, along both axes."""
     for axis in (1, 2):
         grown = found.copy()
         for step in range(1, distance + 1):

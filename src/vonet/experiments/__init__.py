@@ -1,4 +1,4 @@
-"""Experiments: the only room that puts concrete parts together. `registry` has them by name."""
+"""Experiments: complete descriptions of models and their training. `registry` lists them by name."""
 
 from vonet.experiments.experiment import Experiment
 from vonet.experiments.registry import add_experiment, get, names

@@ -1,4 +1,4 @@
-"""What an experiment is."""
+"""The description of an experiment: model, training, data, cost and scores."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ class Experiment(Generic[ModelConfigT]):
     training: TrainingConfig | None
     """None: a method without parameters, which is used as it is."""
     cost: str = "not measured"
-    """What it takes, in words."""
+    """Cost of the training, in words."""
     measured: Mapping[str, float] = field(default_factory=dict)
     """Our own scores for this experiment, in percent, where we have run it (docs/log.md says how)."""
     paper: Mapping[str, float] = field(default_factory=dict)
@@ -39,7 +39,7 @@ class Experiment(Generic[ModelConfigT]):
             )
 
     def build_model(self, *, seed: int | None = None) -> Any:
-        """The model (a `VideoModel`) with fresh parameters. A seed, if given, decides them."""
+        """The model (a `VideoModel`) with new parameters, initialised from the seed if one is given."""
         with torch.random.fork_rng(devices=[], enabled=seed is not None):
             if seed is not None:
                 torch.manual_seed(seed)

@@ -112,10 +112,10 @@ def part(name: str) -> type | None:
 
 
 def add_experiment(experiment: Experiment) -> None:
-    """Make an experiment of one's own known by its name, to all commands and to whatever reads its weights.
+    """Register your own experiment by its name, for all commands and for reading its weights.
 
-    Its `model` must describe how it is built (`build`). Adding an experiment again replaces it, so that a notebook's
-    cell may run twice. Experiments that come with vonet are not replaced.
+    Its `model` must have a method `build()` that returns the model. Adding an experiment again replaces it, so that a
+    notebook's cell may run twice. Experiments of vonet cannot be replaced.
     """
     if experiment.name in _OURS:
         raise BadInput(f"there is an experiment {experiment.name!r} already: give yours another name")

@@ -1,4 +1,4 @@
-"""A small experiment for the first minutes with vonet: coloured shapes, a laptop, no download."""
+"""A small experiment that trains in minutes on two CPU cores: moving sprites, no download."""
 
 from __future__ import annotations
 

@@ -30,13 +30,13 @@ def _training(updates: int, batch: int, encoder: Rate, decoder: Rate, dvae: Rate
 
 
 def _warmed(rate: float) -> Product:
-    """In 30,000 updates, and then half as large every 250,000."""
+    """Warm-up over 30,000 updates, and half of the rate every 250,000."""
     warming = Schedule(((0, 1 / 30_000), (29_999, 1.0)))
     return Product(warming, Schedule(((0, rate), (250_000, rate / 2)), curve="halving"))
 
 
 def _late(begin: int, warm_up: int, rate: float, updates: int) -> Schedule:
-    """Nothing until `begin`, and less and less in the second half."""
+    """Zero until `begin`, warm-up, constant, and linear decay to a tenth in the second half."""
     return Schedule(((0, 0.0), (begin, 0.0), (begin + warm_up, rate), (updates // 2, rate), (updates, rate / 10)))
 
 

@@ -1,8 +1,7 @@
-"""Models on disk: `model.safetensors`, which also says what the model is, and `config.json`, the same for people.
+"""Models on disk: `model.safetensors` with the experiment's description in its metadata, and `config.json`, a copy.
 
-The whole description of the experiment stands in the file's metadata, so one file is enough to build and fill the
-model again. It is read strictly: a part or option that this version does not know is refused, never guessed; an option
-that the file does not have yet takes its default.
+One file is enough to build the model and load its weights. It is read strictly: an unknown part or option is refused,
+and an option that the file lacks takes its default.
 """
 
 from __future__ import annotations
@@ -28,12 +27,12 @@ FORMAT = "1"
 SHIPPED = Path(__file__).parents[1] / "pretrained"
 """A folder for each model that comes with the package."""
 DEFAULT = "mixture"
-"""The method that segments when no other is named: no learned model is better yet on videos it was not tuned on."""
+"""The default method of `vonet segment`: no trained model of ours is better yet on videos it was not tuned on."""
 OTHER_VERSION = "Another version of vonet wrote it. Use that version, or train again with this one"
 
 
 def save(folder: Path, model: nn.Module, experiment: Experiment) -> None:
-    """Both files, each whole or not at all."""
+    """Write both files atomically."""
     text = json.dumps(described(experiment), indent=2)
     with written_aside(folder / CONFIG) as aside:
         aside.write_text(text + "\n", encoding="utf-8")
