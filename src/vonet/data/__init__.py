@@ -1,4 +1,4 @@
-"""Where videos come from; knows nothing of models."""
+"""Reading, generating and storing videos. Imports no torch and no model."""
 
 from vonet.data.find import add_layout, open
 from vonet.data.video import ArrayVideo, Video, Videos

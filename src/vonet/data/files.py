@@ -1,9 +1,9 @@
 """Video files of any kind that FFmpeg reads, through PyAV.
 
-What a video's frames are is what decoding it from its start gives. So its frames are counted by decoding it once, when
-first asked; a range of frames is then decoded from the key frame before it, and where that would not give the same
-frames, from the start. Where decoding fails, the video ends: the frames before are used, and `damage` tells. Frames are
-turned as the file says (phones), and scaled to the size of the first if the size changes.
+The frames of a video are those that decoding from its start gives. So frames are counted by decoding once, on first
+access. A range of frames is then decoded from the key frame before it or, where that would give other frames, from the
+start. Where decoding fails, the video ends: earlier frames are used, and `damage` describes it. Frames are rotated as
+the file says (phones), and scaled to the size of the first if the size changes.
 """
 
 from __future__ import annotations
@@ -63,7 +63,7 @@ HONEST = ("matroska,webm", "mov,mp4,m4a,3gp,3g2,mj2", "avi")
 
 
 def _ends_early(stream: Any, last: Any) -> bool:
-    """Whether the last frame ends well before the video should: many a cut file gives no other sign."""
+    """Whether the last frame ends well before the header's duration: many truncated files give no other sign."""
     seconds = _told_seconds(stream) if stream.container.format.name in HONEST else None
     if seconds is None or last is None or last.time is None:
         return False

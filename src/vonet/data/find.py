@@ -1,4 +1,4 @@
-"""Find the videos below a path, however they lie there."""
+"""Find the videos below a path, in any layout."""
 
 from __future__ import annotations
 
@@ -19,15 +19,18 @@ _OWN: dict[str, Callable[[Path], Sequence[Video]]] = {}
 
 
 def add_layout(name: str, find: Callable[[Path], Sequence[Video]]) -> None:
-    """Make a layout of one's own known to `open` and so to all commands. `find` gets the path that was given, a folder
-    or a file, and returns its videos: none where the layout is another one. It is asked before those of vonet."""
+    """Register your own layout for `open` and all commands.
+
+    find: takes the given path, a folder or a file, and returns its videos; an empty list where the layout is another
+        one. It is asked before the layouts of vonet.
+    """
     _OWN[name] = find
 
 
 def open(path: str | Path, split: str | None = None) -> Videos:
     """The videos in a folder or file; of one split only if it is named.
 
-    What can be read are videos; what cannot is said in `problems`.
+    `problems` of the result has a sentence for everything that cannot be read.
     """
     if not str(path) or not os.path.exists(path):
         raise BadInput(f"there is nothing at {str(path)!r}; give the path of {POSSIBLE}")

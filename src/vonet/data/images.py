@@ -1,4 +1,4 @@
-"""One encoded picture to pixels or ids, exactly, or a sentence that names the picture."""
+"""Decode one picture to pixels or ids, exactly. Errors name the picture."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What lies under a path: for `vonet inspect`."""
+"""`vonet inspect` as a function: statistics of the videos under a path."""
 
 from __future__ import annotations
 

@@ -1,8 +1,8 @@
 """VONet's own files: `video_<name>.pkl`, a pickled dictionary of arrays.
 
-A pickle is a program that can call anything, so it is not run as it is. Our unpickler knows only the instructions that
-dictionaries of arrays need, and answers the few calls that numpy's arrays make with careful functions of its own.
-It builds on the unpickler written in Python: the one in C believes any size that a pickle claims.
+A pickle is a program that can call anything, so it is not run. Our restricted unpickler knows only the instructions
+that dictionaries of arrays need, and replaces the few calls of numpy's arrays with its own checked functions. It
+extends the unpickler written in Python, because the one in C trusts any size that a pickle claims.
 """
 
 from __future__ import annotations
@@ -158,7 +158,7 @@ def _require(condition: bool) -> None:
 
 
 def load(path: Path) -> dict[str, Any]:
-    """The dictionary in a pickle, without trusting it."""
+    """The dictionary in a pickle, read by the restricted unpickler."""
     data = read_bytes(path)
     try:
         content = _Unpickler(io.BytesIO(data)).load()

@@ -1,4 +1,4 @@
-"""From any layout to the store that training reads, resized."""
+"""`vonet prepare` as a function: videos of any layout to a store, resized."""
 
 from __future__ import annotations
 
@@ -49,8 +49,11 @@ class _Job:
 
 
 def prepare(path: Path | str, out: Path, config: PrepareConfig, workers: int) -> list[str]:
-    """Makes the store, and gives a sentence for each thing that could not be read; the rest is prepared all the same.
-    Interrupted and started again it goes on; later it takes up what is new or has changed, and drops what is gone."""
+    """Make the store. Returns a sentence for each video that could not be read; all others are prepared.
+
+    An interrupted call continues when it is repeated. Later calls add new and changed videos and drop those that are
+    gone.
+    """
     check_workers(workers)
     if out.resolve().is_relative_to(Path(path).resolve()):
         raise BadInput(f"{out} lies inside {path}, so it would be read as a part of it: choose a place outside")
@@ -86,7 +89,7 @@ def _source(video: Video) -> str:
 
 
 def _prepare(job: _Job) -> str | None:
-    """Writes one video; says why if it cannot be read, or not to its end."""
+    """Write one video. Returns a sentence if it cannot be read, or not to its end."""
     video = copy(job.video)
     about = {"name": video.name, "split": video.split, "made_by": job.made_by, "source": job.source}
     try:

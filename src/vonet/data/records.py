@@ -4,8 +4,8 @@ A shard is a row of records: length (8 bytes), checksum of the length (4), paylo
 from header to header finds all records without reading any. A payload is a map of names to lists of bytes, floats or
 integers; only what is asked for is decoded, because a record of MOVi holds millions of flow numbers that few want.
 
-No length is believed before it is compared with what is there: whatever the bytes are, either they are read or
-`BadInput` says where they are wrong.
+Every length is compared with the file's size before it is used. Whatever the bytes are, either they are read or
+`BadInput` names the place of the damage.
 """
 
 from __future__ import annotations

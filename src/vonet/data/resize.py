@@ -1,4 +1,4 @@
-"""Frames and ids at another size, staying on each other."""
+"""Resizing of frames and ids, aligned with each other."""
 
 from __future__ import annotations
 

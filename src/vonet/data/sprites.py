@@ -1,5 +1,5 @@
-"""A toy world: coloured discs, squares and triangles drift over a plain background, bounce off the walls and pass in
-front of each other. It needs nothing but numpy, and every pixel's object is known."""
+"""Toy videos: coloured discs, squares and triangles drift over a plain background, bounce off the walls and occlude
+each other. Needs only numpy, and gives exact ids."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ SMALLEST = 16
 
 @dataclass(frozen=True)
 class SpritesConfig:
-    """Everything that decides the videos of a set, but for how many there are."""
+    """Everything that determines the videos of a set, except their number."""
 
     size: int = 32
     """Side of the frames, in pixels."""

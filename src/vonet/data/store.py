@@ -1,4 +1,4 @@
-"""Our own store: what `vonet generate` and `vonet prepare` write and training reads.
+"""The store: the format that `vonet generate` and `vonet prepare` write and training reads.
 
 A store is a folder with one index and one `.npz` file per video, which numpy reads without us::
 
@@ -9,9 +9,9 @@ A store is a folder with one index and one `.npz` file per video, which numpy re
                              ids_starts   frame t has the runs ids_starts[t] to ids_starts[t + 1]
                              about.json   whatever else is known, beside any number of further arrays
 
-Every file is written aside and renamed, the index last of all: a folder without an index is no store, and a video file
-under its own name is whole. So an interrupted command goes on where it stopped, any number of processes may read while
-nobody writes, and a lock keeps two writers apart.
+Every file is written aside and renamed, the index last: a folder without an index is not a store, and a video file
+under its final name is complete. So an interrupted command continues where it stopped, any number of processes may read
+while nobody writes, and a lock keeps two writers apart.
 """
 
 from __future__ import annotations

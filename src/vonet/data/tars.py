@@ -178,7 +178,7 @@ def find(tree: Tree) -> Videos | None:
 
 
 def _index(path: Path) -> tuple[list[Member], str | None]:
-    """The files that are whole in a tar, and what is wrong with the rest."""
+    """The complete files in a tar, and a sentence about the damage of the rest."""
     members: list[Member] = []
     try:
         size = path.stat().st_size

@@ -1,4 +1,4 @@
-"""What lies below a path, listed once; the layouts look only here until they know which files are theirs."""
+"""The files below a path, listed once. Layouts look only at this list until they recognise their files."""
 
 from __future__ import annotations
 

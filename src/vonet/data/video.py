@@ -1,8 +1,8 @@
-"""What a video is, wherever and however it lies on the disc, and a set of them.
+"""`Video`, whatever its layout on disk, and `Videos`, a set of them.
 
-A `Video` is light: it knows where its frames lie and decodes them when asked, all (`frames`, `ids`), a range (`read`,
-`read_ids`), or in bounded memory piece by piece (`pieces`) or frame by frame as they are shown (`watch`). `Videos` is a
-sequence of them; each time one is taken out of it, it comes fresh, so what it has decoded is forgotten with it.
+A `Video` decodes on access: all frames (`frames`, `ids`), a range (`read`, `read_ids`), or in bounded memory piece by
+piece (`pieces`) or frame by frame (`watch`). `Videos` is a sequence. Each access to an item makes a new `Video`, so
+decoded frames are freed with it.
 """
 
 from __future__ import annotations
@@ -26,8 +26,8 @@ PIECE_BYTES = 64 << 20
 
 @dataclass(frozen=True)
 class Shown:
-    """A frame as it comes by: which it is, when it is shown in seconds after the first (None where nobody knows), and
-    its pixels, which are made only when asked for."""
+    """A frame of a stream: its number, its time in seconds after the first (None if unknown), and its pixels, decoded
+    on access."""
 
     number: int
     seconds: float | None
@@ -37,8 +37,8 @@ class Shown:
 class Video(ABC):
     """Frames, perhaps the true ids of their pixels, and a name.
 
-    Ids are integers, 0 is the background, and a number means the same object in all frames. Whatever cannot be read
-    raises `BadInput` with a sentence that names the file.
+    Ids are integers, 0 is the background, and an id is the same object in all frames. Damage raises `BadInput` with a
+    sentence that names the file.
     """
 
     def __init__(self, name: str, split: str = "train"):
@@ -72,7 +72,7 @@ class Video(ABC):
 
     @property
     def annotations(self) -> Mapping[str, Any]:
-        """Whatever else is known of this video; what there is depends on where it comes from."""
+        """Other annotations; which ones depends on the layout."""
         return {}
 
     def read(self, start: int = 0, stop: int | None = None) -> UInt8[np.ndarray, "T H W 3"]:
@@ -108,25 +108,25 @@ class Video(ABC):
 
     @property
     def rate(self) -> float | None:
-        """Frames per second; None where nobody knows."""
+        """Frames per second; None if unknown."""
         return None
 
     @property
     def expected_length(self) -> int | None:
-        """How many frames it has by what it says of itself, without decoding anything; None where it does not."""
+        """Number of frames by the header, without decoding; None if it does not say."""
         return len(self)
 
     def frame_name(self, number: int) -> str:
-        """How a picture that belongs to this frame is best called."""
+        """A file name for a picture that belongs to this frame."""
         return f"{number:05d}"
 
     @property
     def damage(self) -> str | None:
-        """What is wrong with a video that can be used all the same, as far as it goes."""
+        """A sentence about damage in a video that is usable up to there; None without damage."""
         return None
 
     def __getstate__(self) -> dict[str, Any]:
-        """What it has decoded stays behind when it is sent to another process."""
+        """Decoded frames are not sent to other processes."""
         kinds = (vars(kind) for kind in type(self).__mro__)
         decoded = {name for kind in kinds for name, part in kind.items() if isinstance(part, cached_property)}
         return {name: value for name, value in vars(self).items() if name not in decoded}

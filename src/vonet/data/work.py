@@ -1,4 +1,4 @@
-"""Long work: many independent jobs on several processes with a progress bar, and how work is asked to stop."""
+"""Independent jobs on several processes with a progress bar, and signals that stop them."""
 
 from __future__ import annotations
 
@@ -109,7 +109,7 @@ def _end_with_parent(parent: int) -> None:
 
 @contextmanager
 def stop_signals() -> Iterator[dict[str, bool]]:
-    """Ctrl-C and SIGTERM ask long work to stop at the next good moment; a second Ctrl-C stops it at once."""
+    """Ctrl-C and SIGTERM ask the work to stop at its next check; a second Ctrl-C stops it at once."""
     stop = {"asked": False}
 
     def ask(number: int, frame: object) -> None:

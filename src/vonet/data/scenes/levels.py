@@ -12,7 +12,7 @@ Camera = Literal["fixed", "dome", "moving"]
 
 @dataclass(frozen=True)
 class Level:
-    """What a world is made of.
+    """The content of a level's videos.
 
     resting: how many lie on the floor when the video begins.
     thrown: how many are thrown in.

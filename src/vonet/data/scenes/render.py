@@ -63,7 +63,7 @@ def image_positions(
 
 @dataclass(frozen=True)
 class Hits:
-    """What rays meet: the object (−1 floor, −2 nothing), how far, the surface's normal, which faces the ray."""
+    """Intersections of rays: object (−1 floor, −2 none), distance, and surface normal, which faces the ray."""
 
     objects: Int[np.ndarray, " n"]
     distances: Float[np.ndarray, " n"]
@@ -185,7 +185,7 @@ def _neighbours() -> list[tuple[tuple[slice, slice], tuple[slice, slice]]]:
 def _half_lit(
     first: Float[np.ndarray, " pixels"], second: Float[np.ndarray, " pixels"], borders: np.ndarray, size: int
 ) -> Int[np.ndarray, " found"]:
-    """Pixels at the border of a shadow, where opposite points of the lamp, or neighbours, see different things."""
+    """Pixels at the border of a shadow: opposite points of the lamp, or neighbouring pixels, differ in visibility."""
     found = (first != second).reshape(size, size)
     for lit in (first.reshape(size, size), second.reshape(size, size)):
         for here, there in _neighbours():
@@ -213,7 +213,7 @@ def _lamp(light: Float[np.ndarray, " 3"]) -> Float[np.ndarray, "4 3"]:
 def _lit(
     world: World, lamp: Float[np.ndarray, " 3"], points: Float[np.ndarray, "n 3"], normals: Float[np.ndarray, "n 3"]
 ) -> Float[np.ndarray, " n"]:
-    """Which points the lamp's light reaches: they face it, and the first thing on the way is the point itself."""
+    """Which points the lamp's light reaches: they face it, and its ray meets no other surface before them."""
     rays = points - lamp
     facing = np.flatnonzero(_dot(normals, rays) < 0)
     far = np.sqrt(_dot(rays, rays))[facing]

@@ -1,4 +1,4 @@
-"""One generated video, from its world (level, seed, the picture's size and so on), its split and its index."""
+"""One generated video, determined by its world (level, seed, frame size and so on), its split and its index."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ NEAREST, FARTHEST = 0.4, 2.0
 
 @dataclass(frozen=True)
 class WorldConfig:
-    """Everything that decides the videos of a generated set, but for how many there are."""
+    """Everything that determines the videos of a generated set, except their number."""
 
     level: str
     size: int = 64
@@ -74,8 +74,8 @@ class WorldConfig:
 
 
 def generate_video(config: WorldConfig, split: str, index: int) -> GeneratedVideo:
-    """Scenes are drawn until one is good: nothing blew up, no object ever fills the picture, enough objects come into
-    view, and of these half are in view at a time. After some attempts less will do."""
+    """Draw scenes until one is accepted: the physics stays finite, no object ever fills the frame, enough objects
+    become visible, and half of them are visible at a time. After some attempts the last two rules are relaxed."""
     level = LEVELS[config.level]
     for attempt, rng in enumerate(_dice(config, split, index)):
         scene = sample_scene(rng, level, split, config.frames, config.objects, config.camera_distance)
