@@ -249,7 +249,7 @@ def test_what_is_not_ids_is_refused():
     for wrong, words in (
         (np.zeros((2, 3, 4, 5), int), r"shape \(2, 3, 4, 5\); expected T H W"),
         (np.zeros(7, int), r"shape \(7,\); expected T H W"),
-        ([[1, 2], [3]], "no array of numbers"),
+        ([[1, 2], [3]], "not an array of numbers"),
         (np.ma.masked_equal(true, 0), "masked array"),
     ):
         with pytest.raises(BadInput, match=words):

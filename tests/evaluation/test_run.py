@@ -290,7 +290,7 @@ def test_long_videos_count_no_more_than_short_ones():
 def test_weights_that_are_not_numbers_are_refused():
     broken = ColourModel()
     broken.scale.data.fill_(torch.nan)
-    with pytest.raises(BadInput, match="some masks of v are not numbers"):
+    with pytest.raises(BadInput, match="some masks of v are not finite"):
         evaluate_model(broken, (16, 20), [coloured_video()], VONET, progress=False)
 
 

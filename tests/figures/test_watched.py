@@ -112,7 +112,7 @@ def test_masks_that_are_not_numbers_are_refused(video):
     broken = lively(experiments.get("vonet-sprites").model)
     with torch.no_grad():
         next(broken.backbone.parameters()).fill_(float("nan"))
-    with pytest.raises(BadInput, match="some masks of sprites are not numbers"):
+    with pytest.raises(BadInput, match="some masks of sprites are not finite"):
         watch(broken, video)
 
 

@@ -304,7 +304,7 @@ REFUSED = {
     "cut short": (cut, "a.mp4 is damaged, cut short or no video"),
     "no frames": (no_frames, "a.avi"),
     "only sound": (sound, "song.wav has no video in it"),
-    "other results": (other_results, "walk exists and is no result of vonet segment: choose another --out"),
+    "other results": (other_results, "walk exists and is not a result of vonet segment: choose another --out"),
     "results there": (results_there, "walk holds a result already: add --overwrite, or choose another --out"),
     "no such weights": (lambda folder: good(folder, "--weights", "none"), "there are no weights at none"),
     "not safetensors": (not_safetensors, "w.safetensors is damaged, or not a file of weights"),

@@ -323,7 +323,7 @@ def test_overrides_are_typed():
 @pytest.mark.parametrize(
     ("change", "words"),
     [
-        ("model.slots", "is no change; write OPTION=VALUE"),
+        ("model.slots", "Expected OPTION=VALUE, such as training.batch=16, got 'model.slots'."),
         ("model.slotz=3", "there is no option 'model.slotz': 'slotz' is not among size, slots"),
         ("model.slots=many", "model.slots is 11 and 'many' was given; it must be of type int"),
         ("model.slots=3.5", "it must be of type int"),
@@ -668,10 +668,10 @@ def test_what_cannot_be_trained_or_resumed_is_said(world, tmp_path, finished):
     for arguments, words in [
         (command(world, finished[0]), "holds a run already, at update 12: add --resume"),
         (command(world, tmp_path / "x", "--resume"), "holds no checkpoint. Omit --resume to start a new run."),
-        (command(world, finished[0], "--resume", "--seed", 3), "was begun differently: seed was 0 and is 3"),
+        (command(world, finished[0], "--resume", "--seed", 3), "was started otherwise: seed was 0 and is 3"),
         (
             command(world, finished[0], "--resume", "--set", "training.batch=4"),
-            "was begun differently: experiment.training.batch was 2 and is 4. Resume",
+            "was started otherwise: experiment.training.batch was 2 and is 4. Use the same",
         ),
         (command(world, tmp_path / "x", "--updates", 0), "updates is 0; it must be more than 0"),
         (command(world, tmp_path / "x", "--minutes", "nan"), "minutes is nan; it must be more than 0"),

@@ -203,7 +203,7 @@ def test_windows_put_away_and_taken_up():
 def test_videos_that_do_not_fit_are_refused():
     with pytest.raises(BadInput, match="0 has frames of 2x2 pixels and the model takes 4x4: use vonet prepare"):
         Footage(videos(), (4, 4))
-    with pytest.raises(BadInput, match="no video to learn from"):
+    with pytest.raises(BadInput, match="there is no training video"):
         Footage([], (2, 2))
     windows = Windows(Footage(videos(), (2, 2)), np.random.default_rng(0))
     with pytest.raises(BadInput, match="no video has the 10 frames of a segment; the longest has 9"):

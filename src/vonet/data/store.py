@@ -371,7 +371,7 @@ def damaged(root: Path, videos: Videos) -> list[str]:
 def _read_index(root: Path) -> dict[str, Any]:
     path = root / INDEX
     if not path.exists():
-        raise BadInput(f"{root} is a store that was never finished: run the command that began it again, it goes on")
+        raise BadInput(f"{root} is a store that was never finished: run the command that made it again, it continues")
     try:
         index = json.loads(path.read_text(encoding="utf-8"))
         version = index["version"] if index["format"] == FORMAT else None

@@ -77,7 +77,7 @@ def _results(function: Callable[[Job], Result], jobs: Sequence[Job], workers: in
                     yield running.pop(future), future.result()
         except BrokenProcessPool:
             raise BadInput(
-                "a worker process died: start again, it goes on; if it dies again, memory may be short (ask for fewer "
+                "a worker process died: run the command again. If it dies again, memory may be short (ask for fewer "
                 "workers), or your script lacks `if __name__ == '__main__':`"
             ) from None
         finally:

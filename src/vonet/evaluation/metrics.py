@@ -106,7 +106,7 @@ def _ids(given: Any, what: str) -> Integer[np.ndarray, "T H W"]:
     try:
         ids = np.asarray(given)
     except (ValueError, TypeError):
-        raise BadInput(f"the {what} are no array of numbers") from None
+        raise BadInput(f"the {what} are not an array of numbers") from None
     if isinstance(given, np.ma.MaskedArray):
         raise BadInput(f"the {what} are a masked array; give an id to every pixel")
     ids = ids[..., 0] if ids.ndim == 4 and ids.shape[-1] == 1 else ids

@@ -267,7 +267,7 @@ def _watch_whole(
 
 def _check_masks(log_masks: Tensor, video: Video) -> None:
     if torch.isnan(log_masks).any():
-        raise BadInput(f"some masks of {video.name} are not numbers: broken weights?")
+        raise BadInput(f"some masks of {video.name} are not finite: the weights may be broken")
 
 
 def _next_frame(

@@ -16,7 +16,7 @@ def overridden(experiment: Experiment, changes: Sequence[str]) -> Experiment:
     for change in changes:
         path, equals, text = change.partition("=")
         if not equals:
-            raise BadInput(f"{change!r} is no change; write OPTION=VALUE, such as training.batch=16")
+            raise BadInput(f"Expected OPTION=VALUE, such as training.batch=16, got {change!r}.")
         experiment = _changed(experiment, path.split("."), text, path)
     return experiment
 
@@ -32,7 +32,7 @@ def _changed(part: Any, path: Sequence[str], text: str, whole: str, optional: bo
     if isinstance(part, Mapping) and name in part:
         return {**part, name: _changed(part[name], rest, text, whole)}
     if part is None:
-        raise BadInput(f"there is no option {whole!r}: this experiment has nothing there")
+        raise BadInput(f"there is no option {whole!r}: that part is null in this experiment")
     possible = [o.name for o in fields(part)] if is_dataclass(part) else list(part) if isinstance(part, Mapping) else []
     raise BadInput(f"there is no option {whole!r}: {name!r} is not among {', '.join(possible) or 'any'}")
 

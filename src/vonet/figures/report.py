@@ -67,7 +67,7 @@ def run_data(folder: Path | None) -> Path:
     about = checkpoint.latest(folder) if folder else None
     path = Path(about["path"]) if about and "path" in about else None
     if path is None or not path.exists():
-        moved = f"{path} is no more" if path else "which videos it was trained on is not known"
+        moved = f"{path} no longer exists" if path else "which videos it was trained on is not known"
         raise BadInput(f"{folder or 'this file of weights'}: {moved}; add --data VIDEOS")
     return path
 

@@ -43,7 +43,7 @@ def watch(
     clip = Clip(frames_tensor(inputs, device_of(model))[None])
     output = model.unroll(clip, fresh_state(model, video))
     if torch.isnan(output.log_masks).any():
-        raise BadInput(f"some masks of {video.name} are not numbers: broken weights?")
+        raise BadInput(f"some masks of {video.name} are not finite: the weights may be broken")
     shown = model.explain(output) if isinstance(model, ExplainingModel) else Explanation()
     slots, ids = _segments(output, size, min_probability)
     return Watched(

@@ -238,7 +238,7 @@ def _check_free(folder: Path, overwrite: bool) -> None:
     if not folder.exists() or (folder.is_dir() and not any(folder.iterdir())):
         return
     if not (folder / SUMMARY).is_file():
-        raise BadInput(f"{folder} exists and is no result of vonet segment: choose another --out")
+        raise BadInput(f"{folder} exists and is not a result of vonet segment: choose another --out")
     if not overwrite:
         raise BadInput(f"{folder} holds a result already: add --overwrite, or choose another --out")
 

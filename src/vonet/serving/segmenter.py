@@ -103,7 +103,7 @@ class Segmenter:
         output, self._state = self.model.step(frame, self._state)
         log_masks = output.log_masks[0].cpu()
         if torch.isnan(log_masks).any():
-            raise BadInput(f"some masks of frame {number} are not numbers: broken weights?")
+            raise BadInput(f"some masks of frame {number} are not finite: the weights may be broken")
         key = (*size, *log_masks.shape[-2:])
         if key not in self._enlargers:  # one at a time: sizes seldom change
             cells = log_masks.shape[-2], log_masks.shape[-1]

@@ -53,18 +53,18 @@ def latest(run: Path) -> dict[str, Any] | None:
     except FileNotFoundError:
         return None
     except (OSError, ValueError):
-        raise BadInput(f"{run / FOLDER / LATEST} is damaged: delete it to begin anew") from None
+        raise BadInput(f"{run / FOLDER / LATEST} is damaged: delete it to start a new run") from None
 
 
 def load(run: Path, processes: Processes) -> Memory:
     """This process's part of the last checkpoint."""
     found = latest(run)
     if found is None:
-        raise BadInput(f"there is no checkpoint in {run}; without --resume a new run begins")
+        raise BadInput(f"{run} holds no checkpoint. Omit --resume to start a new run.")
     if found["processes"] != processes.count:
         raise BadInput(
             f"{run} was trained by {found['processes']} processes and this is {processes.count}: "
-            "resume with the same number, or begin anew from its weights"
+            "resume with the same number, or start a new run from its weights"
         )
     path = _file(run, found["update"], processes)
     try:

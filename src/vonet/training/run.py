@@ -320,7 +320,7 @@ def _check_same(found: Mapping[str, Any] | None, about: Mapping[str, Any], out: 
     if differences:
         more = f" and {len(differences) - 4} more" if len(differences) > 4 else ""
         raise BadInput(
-            f"{out} was begun differently: {'; '.join(differences[:4])}{more}. Resume with the same, or begin a new run"
+            f"{out} was started otherwise: {'; '.join(differences[:4])}{more}. Use the same, or start a new run"
         )
 
 

@@ -50,7 +50,7 @@ class Footage:
 
     def __init__(self, videos: Sequence[Video], size: tuple[int, int], device: torch.device | str = "cpu"):
         if not len(videos):
-            raise BadInput("there is no video to learn from")
+            raise BadInput("there is no training video")
         self.lengths = np.array([len(videos[i]) for i in range(len(videos))])
         for i in range(len(videos)):
             if videos[i].size != size:
