@@ -122,6 +122,24 @@ def test_everything_is_watched_and_sampled_evenly():
     assert seen[seen > 0].min() > 0.5 * seen[seen > 0].mean()
 
 
+def test_a_share_of_the_segments_begins_with_a_video():
+    for share, low, high in ((0.0, 0.1, 0.3), (0.5, 0.5, 0.7), (1.0, 1.0, 1.0)):
+        config = ReplayConfig(
+            videos=3, length=40, frames_per_update=2, frames_before_first_update=100, beginnings=share
+        )
+        replay, model = Replay(config, Footage(videos(), (2, 2)), np.random.default_rng(0)), Tracer()
+        replay.watch(model)
+        clip, state = replay.sample(model, 400, 2)
+        begins = clip.is_first[:, 0]
+        assert low <= begins.float().mean() <= high
+        first = code(clip.frames[:, 0])[begins].long()
+        assert ((first - 1) % 20 == 0).all()  # the first frame of a video indeed
+        assert len(first.unique()) > 2
+        assert (state.sums[begins] == 0).all()
+    with pytest.raises(BadInput, match="from 0 to 1"):
+        ReplayConfig(beginnings=1.5)
+
+
 def test_frames_before_the_first_update_are_watched_once():
     replay, model = made(watched=4, first=41), Tracer()
     assert replay.frames_to_begin == 10

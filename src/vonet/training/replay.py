@@ -34,10 +34,15 @@ class ReplayConfig:
     """Frames of each video in the rollout before every update."""
     frames_before_first_update: int = 50_000
     """Frames in the rollout before the first update, over all videos."""
+    beginnings: float = 0.0
+    """Smallest share of segments, on average, that start at the first frame of a video. With 0 (the paper) it is one over
+    the length of a video, so the first frames, in which fresh slots find their objects, are rarely trained."""
 
     def __post_init__(self) -> None:
         if min(self.videos, self.length, self.frames_per_update) < 1 or self.frames_before_first_update < 0:
             raise BadInput(f"{self}: videos, length and frames per update must be 1 or more")
+        if not 0 <= self.beginnings <= 1:
+            raise BadInput(f"{self}: beginnings is a share, from 0 to 1")
 
     def share(self, processes: int) -> ReplayConfig:
         """The share of one of several processes."""
@@ -130,6 +135,8 @@ class Replay:
             )
         watchers = self._rng.integers(0, self.config.videos, batch)
         starts = self.watched_frames - filled + self._rng.integers(0, filled - length + 1, batch)
+        if self.config.beginnings:
+            self._begin_with_videos(watchers, starts, self.watched_frames - filled, filled - length + 1)
         at = (starts[:, None] + np.arange(length)) % self.config.length
         rows = watchers[:, None]
         frames = self._footage.read(_ranges(self._videos[rows, at], self._frames[rows, at], self._begins[rows, at]))
@@ -138,6 +145,17 @@ class Replay:
         stored = {name: kept[watchers, at[:, 0]].to(pixels.device) for name, kept in self._states.items()}
         is_first = torch.from_numpy(self._begins[rows, at]).to(pixels.device)
         return Clip(pixels, is_first), replace(fresh, **stored)
+
+    def _begin_with_videos(
+        self, watchers: Int[np.ndarray, " B"], starts: Int[np.ndarray, " B"], earliest: int, count: int
+    ) -> None:
+        """Move some of the segments to where a video begins, among the `count` possible starts from `earliest` on."""
+        moved = np.flatnonzero(self._rng.random(len(watchers)) < self.config.beginnings)
+        times = earliest + np.arange(count)
+        of_watcher, of_time = np.nonzero(self._begins[:, times % self.config.length])
+        if len(of_watcher):
+            chosen = self._rng.integers(0, len(of_watcher), len(moved))
+            watchers[moved], starts[moved] = of_watcher[chosen], times[of_time[chosen]]
 
     # ---- put away and taken up -------------------------------------------------------------------------------------
 
