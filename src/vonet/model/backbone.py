@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from typing import Any
 
 import torch
 from jaxtyping import Float
@@ -29,6 +30,9 @@ class BackboneConfig:
             raise BadInput(f"{len(self.channels)} blocks have {len(self.strides)} strides: give one for each block")
         if any(c % self.groups for c in self.channels):
             raise BadInput(f"channels {self.channels} cannot be normalised in {self.groups} groups: use multiples")
+
+    def build(self, size: tuple[int, int]) -> Any:
+        return Backbone(self, size)
 
     @property
     def stride(self) -> int:

@@ -39,7 +39,7 @@ from vonet.interface import (
     check_slots,
 )
 from vonet.model.attention import AttentionConfig, UNetAttentionConfig
-from vonet.model.backbone import Backbone, BackboneConfig
+from vonet.model.backbone import BackboneConfig
 from vonet.model.decoder import DecoderConfig, TokenDecoderConfig
 from vonet.model.sequential_vae import SequentialVAE, SequentialVAEConfig
 from vonet.model.slots import (
@@ -95,7 +95,7 @@ class VONet(nn.Module):
         D, C = config.slot_dim, config.backbone.feature_dim
         self.slots, self.slot_dim = config.slots, D
         self.size, self.enlargement = config.size, config.enlargement
-        self.backbone = Backbone(config.backbone, config.size)
+        self.backbone = config.backbone.build(config.size)
         self.cells = self.backbone.feature_size
         self.attention = config.attention.build(C, D, self.cells)
         self.initial_slots = InitialSlots(config.initial_slots, D)
@@ -112,14 +112,19 @@ class VONet(nn.Module):
         self, frame: Float[Tensor, "B 3 H W"], slots: Float[Tensor, "B K D"]
     ) -> tuple[Float[Tensor, "B K h w"], Float[Tensor, "B K D"]]:
         """x_t and r_{t−1} to log m_t and r_t: the whole encoder, on plain tensors (what compiles and exports)."""
-        features = self.backbone(frame)
+        return self.encode_features(self.backbone(frame), slots)
+
+    def encode_features(
+        self, features: Float[Tensor, "B C h w"], slots: Float[Tensor, "B K D"]
+    ) -> tuple[Float[Tensor, "B K h w"], Float[Tensor, "B K D"]]:
+        """The same from the frame's features on: all that needs the slots."""
         context = self.context(slots)
         log_masks = self.attention(features, context)
         frame_slots = self.slot_encoder(features, log_masks)
         return log_masks, self.trajectory(frame_slots, slots)
 
-    def _step(self, frame: Float[Tensor, "B 3 H W"], state: SlotState) -> tuple[StepOutput, SlotState]:
-        log_masks, slots = self.encode_frame(frame, state.slots)
+    def _step(self, features: Float[Tensor, "B C h w"], state: SlotState) -> tuple[StepOutput, SlotState]:
+        log_masks, slots = self.encode_features(features, state.slots)
         output = StepOutput(log_masks, self.size, self.enlargement, slots, previous_slots=state.slots)
         return output, replace(state, slots=slots)
 
@@ -127,7 +132,7 @@ class VONet(nn.Module):
         """One frame `B 3 H W` in, masks and the next state out: all that streaming needs."""
         check_frames(frame, "B 3 H W")
         self._check_fit(frame, state)
-        return self._step(frame, state)
+        return self._step(self.backbone(frame), state)
 
     def initial_state(
         self, batch: int, slots: int | None = None, generator: torch.Generator | None = None
@@ -151,7 +156,8 @@ class VONet(nn.Module):
         if state is None:
             state = self.initial_state(clip.frames.shape[0])
         self._check_fit(clip.frames, state)
-        tensors, last = scan(self._step, self.restart, clip, state)
+        features = self.backbone(clip.frames.flatten(0, 1)).unflatten(0, clip.frames.shape[:2])  # all at once
+        tensors, last = scan(self._step, self.restart, clip, state, features)
         return Output(size=self.size, enlargement=self.enlargement, state=last, **tensors)  # type: ignore[arg-type]
 
     def forward(self, clip: Clip, state: SlotState | None = None, update: int = 0) -> Output:
