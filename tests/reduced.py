@@ -20,6 +20,7 @@ from vonet.interface import Clip
 from vonet.model.attention import UNetAttentionConfig
 from vonet.model.decoder import TokenDecoderConfig
 from vonet.model.vonet import VONet, VONetConfig
+from vonet.variants.object_decoder import ObjectDecoderConfig
 from vonet.variants.reduced_unet import ReducedUNetAttentionConfig
 
 
@@ -45,6 +46,8 @@ def _(config: VONetConfig) -> VONetConfig:
             transformer=CausalTransformerConfig(width=16, blocks=2, heads=2, dropout=decoder.transformer.dropout),
             memory_hidden=12,
         )
+    elif isinstance(decoder, ObjectDecoderConfig):
+        decoder = replace(decoder, hidden=(8, 8))
     else:
         decoder = replace(decoder, painter=SpatialBroadcastConfig(grid=8, channels=(6, 6)))
     strides = config.backbone.strides[:2]

@@ -1,0 +1,130 @@
+"""The decoder in which a slot says where it is, its plain form, and the two masks that teach each other."""
+
+import pytest
+import torch
+import torch.nn.functional as F
+
+from vonet.errors import BadInput
+from vonet.variants.object_decoder import (
+    AlignmentConfig,
+    ObjectDecoder,
+    ObjectDecoderConfig,
+    PicturePositionsConfig,
+    SlotPositionsConfig,
+    alignment,
+    grid,
+    middle_and_extent,
+    waves,
+)
+
+POSITIONS = [PicturePositionsConfig(), SlotPositionsConfig()]
+SIZE, CELLS = (16, 24), (8, 12)
+
+
+def decoder(positions, **options) -> ObjectDecoder:
+    torch.manual_seed(0)
+    config = ObjectDecoderConfig(hidden=(12, 10), positions=positions, alignment=AlignmentConfig(), **options)
+    return ObjectDecoder(config, 6, SIZE).double()
+
+
+def inputs():
+    torch.manual_seed(1)
+    frames, latents = torch.rand(2, 3, *SIZE), torch.randn(2, 4, 6)
+    log_masks = (3 * torch.randn(2, 4, *CELLS)).log_softmax(1)
+    return frames.double(), latents.double(), log_masks.double()
+
+
+def plain(decoder, frames, latents, log_masks):
+    """One cell of one slot at a time: position and latent in one vector, through one layer after the other."""
+    b, k, _ = latents.shape
+    everywhere = torch.arange(SIZE[0] * SIZE[1])
+    positions = decoder.positions(log_masks, everywhere).expand(b, k, -1, -1)
+    painted = torch.zeros(b, k, positions.shape[2], 4, dtype=latents.dtype)
+    weight = torch.cat([decoder.latent.weight, torch.eye(positions.shape[-1])], dim=1)
+    for i in range(b):
+        for j in range(k):
+            for cell in range(positions.shape[2]):
+                x = F.relu(weight @ torch.cat([latents[i, j], positions[i, j, cell]]))
+                for layer in decoder.layers:
+                    x = F.relu(layer(x))
+                painted[i, j, cell] = decoder.output(x)
+    alphas = painted[..., 3].softmax(1)
+    picture = (alphas[..., None] * painted[..., :3]).sum(1)
+    target = frames.flatten(2).mT
+    return (picture - target).square().sum(2) / (2 * decoder.sigma**2), alphas
+
+
+@pytest.mark.parametrize("positions", POSITIONS)
+def test_the_factored_form_is_the_plain_one(positions):
+    part, (frames, latents, log_masks) = decoder(positions), inputs()
+    error, alphas = plain(part, frames, latents, log_masks)
+    torch.testing.assert_close(part.log_alphas(latents, log_masks).exp().flatten(2), alphas, atol=1e-10, rtol=1e-10)
+    part.eval()
+    losses = part(frames, latents, log_masks, 0)
+    torch.testing.assert_close(losses["reconstruction"], error.sum(1) / 4, atol=1e-10, rtol=1e-10)
+    part.train()
+    lattices = [error.unflatten(1, SIZE)[:, i::2, j::2].sum((1, 2)) for i in (0, 1) for j in (0, 1)]
+    drawn = set()
+    for _ in range(20):
+        found = part(frames, latents, log_masks, 0)["reconstruction"]
+        drawn |= {i for i, lattice in enumerate(lattices) if torch.allclose(found, lattice, atol=1e-10, rtol=1e-10)}
+    assert drawn == {0, 1, 2, 3}
+
+
+def test_masks_do_not_enter_the_picture():
+    """As in the paper: they decide only what a slot sees."""
+    part, (_, latents, log_masks) = decoder(PicturePositionsConfig()), inputs()
+    assert torch.equal(part.picture(latents, log_masks), part.picture(latents, log_masks.flip(1)))
+
+
+def test_a_slot_paints_from_the_middle_of_what_it_sees():
+    """A thing that is seen a cell further down is the same thing: its own position is the same there."""
+    seen = torch.full((1, 2, 16, 16), -20.0)
+    seen[0, 1], seen[0, 0, 4:8, 5:9] = 0.0, 20.0
+    first, extent = middle_and_extent(seen.log_softmax(1).exp(), 0.1)
+    moved, same = middle_and_extent(seen.roll(1, 2).log_softmax(1).exp(), 0.1)
+    torch.testing.assert_close(moved[0, 0] - first[0, 0], torch.tensor([2 / 16, 0.0]), atol=1e-5, rtol=0)
+    torch.testing.assert_close(same[0, 0], extent[0, 0], atol=1e-5, rtol=0)
+    torch.testing.assert_close(first[0, 0], torch.tensor([12 / 16 - 1, 14 / 16 - 1]), atol=1e-5, rtol=0)
+
+
+def test_the_picture_reaches_from_minus_one_to_one():
+    cells = grid(2, 4)
+    assert cells.tolist()[0] == [-0.5, -0.75]
+    assert cells.tolist()[-1] == [0.5, 0.75]
+    assert waves(cells, 3).shape == (8, 2 + 3 * 4)
+
+
+def test_the_two_masks_teach_each_other_and_each_is_fixed_while_it_teaches():
+    log_masks = inputs()[2].flatten(2)
+    attention = log_masks.clone().requires_grad_()
+    alphas = log_masks.flip(1).clone().requires_grad_()
+    alignment(attention, alphas).sum().backward()
+    torch.testing.assert_close(attention.grad, -alphas.detach().exp())
+    torch.testing.assert_close(alphas.grad, -attention.detach().exp())
+    assert torch.equal(alignment(log_masks, log_masks), torch.zeros(2).double())
+    assert (alignment(log_masks, log_masks.flip(1)) > 0).all()
+
+
+def test_without_alignment_there_is_no_such_loss():
+    config = ObjectDecoderConfig(hidden=(4,))
+    frames, latents, log_masks = (x.float() for x in inputs())
+    assert tuple(ObjectDecoder(config, 6, SIZE)(frames, latents, log_masks, 0)) == config.losses == ("reconstruction",)
+    aligned = ObjectDecoderConfig(hidden=(4,), alignment=AlignmentConfig())
+    assert tuple(ObjectDecoder(aligned, 6, SIZE)(frames, latents, log_masks, 0)) == aligned.losses
+
+
+def test_pictures_begin_grey():
+    part, (_, latents, log_masks) = decoder(PicturePositionsConfig()), inputs()
+    assert (part.picture(latents, log_masks) - 0.5).abs().max() < 0.35
+
+
+@pytest.mark.parametrize(("options", "words"), [({"hidden": ()}, "above 0"), ({"sigma": 0.0}, "more than 0")])
+def test_impossible_painters_are_refused(options, words):
+    with pytest.raises(BadInput, match=words):
+        ObjectDecoderConfig(**options)
+
+
+def test_frames_that_cannot_be_reduced_are_refused():
+    with pytest.raises(BadInput, match="multiple of 2"):
+        ObjectDecoder(ObjectDecoderConfig(), 6, (15, 16))
