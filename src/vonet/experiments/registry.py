@@ -33,6 +33,7 @@ class _Entry:
 
 def _entries() -> Iterator[tuple[str, _Entry]]:
     yield "vonet-sprites", _Entry("sprites", "vonet_sprites")
+    yield "vonet-closeup", _Entry("closeup", "vonet_closeup")
     for level in LEVELS:
         yield f"vonet-movi-{level}", _Entry("vonet", "vonet_movi", (level,))
     for level in "cde":
@@ -62,6 +63,11 @@ _PARTS = {
     "variants.reduced_unet": ("ReducedUNetAttentionConfig",),
     "variants.mask_pooling": ("MaskPoolingConfig",),
     "variants.broadcast_decoder": ("BroadcastDecoderConfig",),
+    "variants.normed_attention": ("NormedAttentionConfig",),
+    "variants.fine_backbone": ("FineBackboneConfig",),
+    "variants.object_decoder": (
+        *("ObjectDecoderConfig", "PicturePositionsConfig", "SlotPositionsConfig", "AlignmentConfig"),
+    ),
     "baselines.mixture": ("MixtureConfig",),
     "baselines.monet": ("MONetConfig",),
     "baselines.vimon": ("ViMONConfig",),
