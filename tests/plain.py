@@ -12,6 +12,8 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
+from vonet.blocks.time import scan
+from vonet.interface import Clip, Output, SlotState
 from vonet.model.attention import ContextMap, UNetAttention
 from vonet.model.decoder import TokenDecoder
 from vonet.model.vonet import VONet
@@ -223,6 +225,12 @@ class PlainVONet(VONet):
         self.decoder.forward = lambda frames, latents, log_masks, update: token_losses(
             self.decoder, frames, latents, update
         )
+
+    def unroll(self, clip: Clip, state: SlotState | None = None) -> Output:
+        """Frame by frame, the backbone too."""
+        state = self.initial_state(len(clip.frames)) if state is None else state
+        tensors, last = scan(self._step, self.restart, clip, state)
+        return Output(size=self.size, enlargement=self.enlargement, state=last, **tensors)
 
     def encode_frame(self, frame: Tensor, slots: Tensor) -> tuple[Tensor, Tensor]:
         features = backbone(self.backbone, frame)

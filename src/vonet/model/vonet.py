@@ -117,14 +117,20 @@ class VONet(nn.Module):
     def encode_features(
         self, features: Float[Tensor, "B C h w"], slots: Float[Tensor, "B K D"]
     ) -> tuple[Float[Tensor, "B K h w"], Float[Tensor, "B K D"]]:
-        """The same from the frame's features on: all that needs the slots."""
+        """The encoder behind the backbone, which alone needs no state."""
         context = self.context(slots)
         log_masks = self.attention(features, context)
         frame_slots = self.slot_encoder(features, log_masks)
         return log_masks, self.trajectory(frame_slots, slots)
 
-    def _step(self, features: Float[Tensor, "B C h w"], state: SlotState) -> tuple[StepOutput, SlotState]:
-        log_masks, slots = self.encode_features(features, state.slots)
+    def _step(self, frame: Float[Tensor, "B 3 H W"], state: SlotState) -> tuple[StepOutput, SlotState]:
+        return self._stepped(self.encode_frame(frame, state.slots), state)
+
+    def _feature_step(self, features: Float[Tensor, "B C h w"], state: SlotState) -> tuple[StepOutput, SlotState]:
+        return self._stepped(self.encode_features(features, state.slots), state)
+
+    def _stepped(self, encoded: tuple[Tensor, Tensor], state: SlotState) -> tuple[StepOutput, SlotState]:
+        log_masks, slots = encoded
         output = StepOutput(log_masks, self.size, self.enlargement, slots, previous_slots=state.slots)
         return output, replace(state, slots=slots)
 
@@ -132,7 +138,7 @@ class VONet(nn.Module):
         """One frame `B 3 H W` in, masks and the next state out: all that streaming needs."""
         check_frames(frame, "B 3 H W")
         self._check_fit(frame, state)
-        return self._step(self.backbone(frame), state)
+        return self._step(frame, state)
 
     def initial_state(
         self, batch: int, slots: int | None = None, generator: torch.Generator | None = None
@@ -152,12 +158,16 @@ class VONet(nn.Module):
     # ---- a video ---------------------------------------------------------------------------------------------------
 
     def unroll(self, clip: Clip, state: SlotState | None = None) -> Output:
-        """Masks and slots of a clip: the encoder alone, without VAE and decoder."""
+        """Masks and slots of a clip: the encoder alone, without VAE and decoder. Where gradients are recorded, the
+        backbone sees all frames at once; else one by one, so that memory does not grow with the video."""
         if state is None:
             state = self.initial_state(clip.frames.shape[0])
         self._check_fit(clip.frames, state)
-        features = self.backbone(clip.frames.flatten(0, 1)).unflatten(0, clip.frames.shape[:2])  # all at once
-        tensors, last = scan(self._step, self.restart, clip, state, features)
+        if torch.is_grad_enabled():
+            features = self.backbone(clip.frames.flatten(0, 1)).unflatten(0, clip.frames.shape[:2])
+            tensors, last = scan(self._feature_step, self.restart, clip, state, features)
+        else:
+            tensors, last = scan(self._step, self.restart, clip, state)
         return Output(size=self.size, enlargement=self.enlargement, state=last, **tensors)  # type: ignore[arg-type]
 
     def forward(self, clip: Clip, state: SlotState | None = None, update: int = 0) -> Output:

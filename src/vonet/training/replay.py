@@ -35,8 +35,8 @@ class ReplayConfig:
     frames_before_first_update: int = 50_000
     """Frames in the rollout before the first update, over all videos."""
     beginnings: float = 0.0
-    """Smallest share of segments, on average, that start at the first frame of a video. With 0 (the paper) it is one over
-    the length of a video, so the first frames, in which fresh slots find their objects, are rarely trained."""
+    """Smallest share of segments, on average, that start at the first frame of a video. With 0 (the paper) it is one
+    over the length of a video, so the first frames, in which fresh slots find their objects, are rarely trained."""
 
     def __post_init__(self) -> None:
         if min(self.videos, self.length, self.frames_per_update) < 1 or self.frames_before_first_update < 0:
