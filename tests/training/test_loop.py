@@ -147,7 +147,7 @@ def test_abandoned_checkpoints_never_push_out_the_latest(tmp_path):
 
 
 def test_checkpoints_that_cannot_be_used_are_said(tmp_path):
-    with pytest.raises(BadInput, match="there is no checkpoint"):
+    with pytest.raises(BadInput, match="holds no checkpoint"):
         checkpoint.load(tmp_path, Processes())
     run = training()
     path = checkpoint.save(tmp_path, run.remember(), {}, Processes())
