@@ -439,6 +439,7 @@ def test_the_mixture_is_evaluated_by_its_name(prepared):
     said = json.loads(done.stdout)
     assert (said["experiment"], said["parameters"], said["slots"]) == ("mixture", 0, 4)
     assert set(said["trivial"]) == set(TRIVIAL)  # it is not compared with itself
+    assert said["verdict"].startswith("it has no parameters and does not learn: ")
     assert said["fg_ari"] > said["trivial"]["blocks"]["fg_ari"]
     assert said["offline"]
     assert len(list((prepared / "evaluation").glob("*.csv"))) == 1

@@ -66,6 +66,8 @@ class Report:
             place = "ahead of" if lead > 0 else "behind" if lead < 0 else "level with"
             leads[f"{abs(lead):.1f} points in {SCORES[name]} {place} {rival}"] = lead
         said = " and ".join(leads)
+        if self.about.get("parameters") == 0:
+            return f"it has no parameters and does not learn: {said}"
         if min(leads.values()) > 0:
             return f"it beats every method without learning: {said}"
         if max(leads.values()) > 0:
