@@ -10,9 +10,10 @@ import torch
 
 from benchmarks.measure import take_turns
 from vonet import experiments
+from vonet.experiments.registry import BASELINES
 from vonet.interface import Clip, StreamingModel, total
 
-METHODS = ("vonet", "monet", "vimon", "scalor", "savi", "steve", "simone")
+METHODS = ("vonet", *BASELINES)
 """Whose settings for MOVi-A are taken, at another size of the frames."""
 SIZES = (64, 128)
 FRAMES = 3

@@ -175,7 +175,7 @@ def test_true_masks_have_less_free_energy_than_masks_of_colours_or_one_mask():
     assert energy(ids) < energy(torch.zeros_like(ids)) - 100
 
 
-def test_things_of_one_colour_in_two_places_are_two_mixture():
+def test_things_of_one_colour_in_two_places_are_two_components():
     model = mixture()
     frame, ids = boxes(*TWO_RED)
     found = segments(model, frame, model.seed(model.colours(frame), 3))

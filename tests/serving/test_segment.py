@@ -375,7 +375,7 @@ def test_a_damaged_video_is_segmented_as_far_as_it_goes(monkeypatch, tmp_path, t
     assert run(monkeypatch, "segment", *given, *more) == 2
     said = capfd.readouterr()
     about = json.loads((tmp_path / "out" / "walk" / "segment.json").read_text())
-    last = about["tracks"][0]["last_second"]
+    last = max(track["last_second"] for track in about["tracks"])
     assert said.err == f"vonet: {given[0]} is damaged or cut short: nothing after second {last:.2f} can be decoded\n"
     assert 3 < about["frames"] == len(read_masks(tmp_path / "out" / "walk")) < 40
     assert not about["complete"]
@@ -409,6 +409,15 @@ def test_without_weights_the_mixture_segments_and_is_named(monkeypatch, tmp_path
     assert "no learning" not in capsys.readouterr().err
     default, named = ((tmp_path / out).rglob("mot.csv") for out in ("default", "named"))
     assert next(default).read_text() == next(named).read_text()
+
+
+def test_a_folder_of_results_called_mixture_does_not_hide_the_method(monkeypatch, tmp_path):
+    monkeypatch.chdir(tmp_path)
+    given = ("segment", *good(tmp_path), "--write", "mot", "--overwrite")
+    assert run(monkeypatch, *given, "--weights", "mixture", "--out", "mixture") == 0
+    assert run(monkeypatch, *given, "--out", "again") == 0
+    save_weights(tmp_path / "mixture")  # but weights of that name come first
+    assert weights.load("mixture")[1].name == "vonet-sprites"
 
 
 def test_shipped_weights_are_found_by_their_name(monkeypatch, tmp_path):

@@ -12,7 +12,7 @@ ABOUT = "generate a world, train on it, score, segment and report"
 DESCRIPTION = "Finished steps are used again, so after Ctrl-C the same command continues."
 
 EXPERIMENT = "vonet-sprites"
-VIDEOS = {"train": 300, "validation": 64, "test": 1}
+VIDEOS = {"train": 300, "validation": 64}
 
 
 def add_options(parser: ArgumentParser) -> None:

@@ -22,7 +22,7 @@ FACTS = ("name", "summary", "dataset", "cost", "measured", "paper")
 
 def add_options(parser: ArgumentParser) -> None:
     parser.add_argument("words", nargs="*", metavar="WORD", help="show only names that contain every WORD")
-    parser.add_argument("--level", help="show only experiments on this level of MOVi, a to e")
+    parser.add_argument("--level", help="show only experiments on this level, a to e, of MOVi or of generated videos")
     parser.add_argument("--ablations", action="store_true", help="show ablations too")
     parser.add_argument("--config", action="store_true", help="print every option of the one experiment that is named")
     parser.add_argument("--json", action="store_true", help="print as JSON")
@@ -57,7 +57,9 @@ def _chosen(arguments: Namespace) -> Iterator[Experiment]:
         names = arguments.words
     else:
         names = [
-            n for n in experiments.names(arguments.ablations) if all(word.lower() in n for word in arguments.words)
+            n
+            for n in experiments.names(arguments.ablations)
+            if all(word.lower() in n.lower() for word in arguments.words)
         ]
     found = [experiments.get(name) for name in names]
     found = [e for e in found if level is None or e.dataset.endswith(f"-{level}")]

@@ -15,7 +15,7 @@ DESCRIPTION = (
 
 
 def add_options(parser: ArgumentParser) -> None:
-    parser.add_argument("folder", type=Path, metavar="RUN", help="a run's folder, or a file of weights")
+    parser.add_argument("folder", type=Path, metavar="RUN", help="a run's folder, a file of weights, or mixture")
     parser.add_argument("--data", type=Path, help="videos to show and score (default: those of the training)")
     parser.add_argument("--split", help="which videos (default: validation, where there is one)")
     parser.add_argument("--videos", type=int, metavar="N", help="videos to show (default: 4)")

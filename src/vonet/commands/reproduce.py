@@ -21,7 +21,6 @@ DESCRIPTION = (
 )
 
 SCORES = ("fg_ari", "miou", "offline_fg_ari", "offline_miou")
-METHODS = ("monet", "vimon", "scalor", "savi", "steve", "simone")
 
 
 def add_options(parser: ArgumentParser) -> None:
@@ -49,12 +48,13 @@ def reported() -> dict[str, tuple[Reported, ...]]:
     """What can be rerun, by name."""
     from vonet.data.scenes.video import WorldConfig
     from vonet.data.sprites import SpritesConfig
+    from vonet.experiments.registry import BASELINES
 
     videos = {"train": 300, "validation": 64}
     level_a = WorldConfig("A", size=64, frames=24, seed=0, objects=(3, 6))
     return {
         "sprites": (Reported("vonet-sprites", SpritesConfig(), videos, seeds=(0, 1, 2)),),
-        "methods": tuple(Reported(f"{method}-laptop-a", level_a, videos, seeds=(0,)) for method in METHODS),
+        "methods": tuple(Reported(f"{method}-laptop-a", level_a, videos, seeds=(0,)) for method in BASELINES),
     }
 
 

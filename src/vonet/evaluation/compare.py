@@ -22,7 +22,7 @@ NOTHING = "–"
 @dataclass(frozen=True)
 class Line:
     """A method and what it scored. `milliseconds` of a frame and `parameters` are None where they are not known, as of
-    the trivial methods."""
+    the methods without learning."""
 
     method: str
     scores: Mapping[str, float]
@@ -75,8 +75,8 @@ class Comparison:
 
 def compare(paths: Sequence[Path]) -> Comparison:
     """`paths`: folders of runs that `vonet evaluate` has scored, or the files it wrote. All on the same videos by the
-    same rules; the trivial methods are those of the first. Of runs that were scored several times, the evaluations
-    are taken that all have, of the most videos."""
+    same rules; the methods without learning are those of the first. Of runs that were scored several times, the
+    evaluations are taken that all have, of the most videos."""
     if not paths:
         raise BadInput("nothing to compare was given; give folders of runs, or files that vonet evaluate wrote")
     runs = [{file: _with_rows(file) for file in _files(path)} for path in paths]

@@ -16,8 +16,8 @@ from vonet.interface import Enlargement
 MIXTURE = "mixture (no learning)"
 REFERENCES = (*TRIVIAL, MIXTURE)
 """Methods without learning, as they are called in tables. A model must beat them to have learned about objects."""
-LARGEST_MAP = 64
-"""Cells along the longer side of the mixture's masks: more would cost minutes and bring little."""
+LARGEST = 64
+"""Longer side of the frames that the mixture gets, in pixels: larger videos are reduced to it."""
 
 
 def evaluate_references(
@@ -29,19 +29,22 @@ def evaluate_references(
     enlargement: Enlargement | None = None,
     progress: bool = True,
 ) -> list[Row]:
-    """With as many segments as the model has slots (`slots` None: its own), for frames of the model's size. The mixture
-    is left out where it is the model itself."""
+    """With as many segments as the model has slots (`slots` None: its own). The mixture's scores depend on the videos
+    and the number of slots alone, not on the model; it is left out where it is the model itself."""
     number = model.slots if slots is None else slots
     rows = evaluate_trivial(videos, protocol, number, model.cells, enlargement or model.enlargement, progress)
     description = registry.get("mixture").model
-    mixture = replace(description, size=model.size, slots=number, cell=_cell(model.size)).build()
-    if type(mixture) is not type(model):
-        found = evaluate_model(mixture, model.size, videos, protocol, progress=progress)
-        rows += [replace(row, method=MIXTURE) for row in found]
+    if type(model) is not type(description.build()):
+        sizes: dict[tuple[int, int], list[Video]] = {}
+        for i in range(len(videos)):
+            sizes.setdefault(_reduced(videos[i].size), []).append(videos[i])
+        for size, of_size in sizes.items():
+            mixture = replace(description, size=size, slots=number).build()
+            found = evaluate_model(mixture, size, of_size, protocol, progress=progress)
+            rows += [replace(row, method=MIXTURE) for row in found]
     return rows
 
 
-def _cell(size: tuple[int, int]) -> int:
-    """The smallest side of a cell with which the map is not too large, among those that divide the frame."""
-    wanted = -(-max(size) // LARGEST_MAP)
-    return next(cell for cell in range(wanted, min(size) + 1) if not any(side % cell for side in size))
+def _reduced(size: tuple[int, int]) -> tuple[int, int]:
+    scale = min(1.0, LARGEST / max(size))
+    return max(1, round(scale * size[0])), max(1, round(scale * size[1]))

@@ -13,9 +13,10 @@ from typing import Any
 
 from vonet.errors import BadInput
 from vonet.evaluation.protocol import COUNTS, SCORES
-from vonet.evaluation.references import REFERENCES
+from vonet.evaluation.references import MIXTURE, REFERENCES
 from vonet.evaluation.run import MODEL, OFFLINE, PERFECT, Row, summary, tracking_summary
 from vonet.evaluation.spmot import tracking_table
+from vonet.evaluation.trivial import TRIVIAL
 from vonet.writing import written_aside
 
 HEADLINES = ("fg_ari", "miou")
@@ -54,25 +55,35 @@ class Report:
         return {method: {**scores, **tracking.get(method, {})} for method, scores in summary(self.rows).items()}
 
     def verdict(self) -> str:
-        """Whether the model beats every method without learning, on both of the paper's scores."""
+        """Whether the model beats the trivial methods and the mixture, on both of the paper's scores."""
+        found = summary(self.rows)
+        if not any(method in found for method in REFERENCES):
+            return "not compared with methods without learning"
+        if self.about.get("parameters") == 0:
+            return f"it has no parameters and does not learn: {self._leads(REFERENCES)[0]}"
+        said, trivial = self._leads(tuple(TRIVIAL))
+        if max(trivial) <= 0:
+            return f"it beats no trivial method, so it shows no learning: {said}"
+        if min(trivial) <= 0:
+            return f"it does not beat every trivial method: {said}"
+        if MIXTURE not in found:
+            return f"it beats every trivial method: {said}"
+        said, leads = self._leads((MIXTURE,))
+        if min(leads) > 0:
+            return f"it beats every method without learning: {said}"
+        return f"it beats every trivial method, but not {MIXTURE}: {said}"
+
+    def _leads(self, methods: Sequence[str]) -> tuple[str, list[float]]:
+        """In words and in points: the model's lead over the best of these methods, for each of the paper's scores."""
         found = summary(self.rows)
         leads = {}
         for name in HEADLINES:
-            rivals = {method: found[method][name][0] for method in REFERENCES if method in found}
-            if not rivals:
-                return "not compared with methods without learning"
+            rivals = {method: found[method][name][0] for method in methods if method in found}
             rival = max(rivals, key=lambda method: rivals[method])
             lead = round(100 * (found[MODEL][name][0] - rivals[rival]), 1)
             place = "ahead of" if lead > 0 else "behind" if lead < 0 else "level with"
             leads[f"{abs(lead):.1f} points in {SCORES[name]} {place} {rival}"] = lead
-        said = " and ".join(leads)
-        if self.about.get("parameters") == 0:
-            return f"it has no parameters and does not learn: {said}"
-        if min(leads.values()) > 0:
-            return f"it beats every method without learning: {said}"
-        if max(leads.values()) > 0:
-            return f"it does not beat every method without learning: {said}"
-        return f"it does not beat the methods without learning, so it shows no learning: {said}"
+        return " and ".join(leads), list(leads.values())
 
     def table(self) -> str:
         """What was evaluated; scores in rows, in percent but for counts; methods in columns, the paper's beside us.
@@ -106,11 +117,12 @@ class Report:
     def write_beside(self, weights: Path | str, folder: Path | None = None) -> list[Path]:
         """Into `folder`, by default EVALUATION beside the weights. The name says what was evaluated how, so that
         another evaluation does not overwrite it."""
-        beside = Path(weights) if Path(weights).is_dir() else Path(weights).parent
-        about = self.about
+        about, given = self.about, Path(weights)
+        beside = given if given.is_dir() else given.parent
         data = [part for part in Path(about["data"]).resolve().parts if any(c.isalpha() for c in part)][-2:]
         name = "-".join(
             [
+                *([] if given.exists() else [about["experiment"]]),  # a method by its name, which has no folder
                 *data,
                 *(str(about[key]) for key in ("split", "protocol", "masks")),
                 *(f"{about[key]}{key}" for key in ("videos", "slots", "seeds")),

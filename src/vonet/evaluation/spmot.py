@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import asdict, dataclass, fields
+from dataclasses import dataclass, fields
 from types import ModuleType
 from typing import Any
 
@@ -94,9 +94,6 @@ class TrackingCounts:
 
     def __add__(self, other: TrackingCounts) -> TrackingCounts:
         return TrackingCounts(*(getattr(self, f.name) + getattr(other, f.name) for f in fields(self)))
-
-    def as_dict(self) -> dict[str, float]:
-        return asdict(self)
 
     def scores(self) -> dict[str, float]:
         """The scores of `TRACKING_SCORES`, in percent. MOTP is 0 where nothing was matched."""

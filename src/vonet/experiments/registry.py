@@ -13,8 +13,10 @@ from dataclasses import dataclass
 
 from vonet.errors import BadInput
 from vonet.experiments.experiment import Experiment, parts
+from vonet.experiments.paper_scores import LEVELS
 
-LEVELS = "abcde"
+BASELINES = ("monet", "vimon", "scalor", "savi", "steve", "simone")
+"""The networks that the paper compares with."""
 ABLATIONS = ("wo-unet", "kl-20", "kl-200", "kl-20k", "wo-kld", "wo-klbal", "wo-replay")
 """Of the paper, in its order; `experiments/ablations.py` builds them."""
 
@@ -39,7 +41,7 @@ def _entries() -> Iterator[tuple[str, _Entry]]:
     for level in "cde":
         yield f"vonet-image-movi-{level}", _Entry("vonet", "vonet_image_movi", (level,))
     yield "mixture", _Entry("mixture", "mixture")
-    for method in ("monet", "vimon", "scalor", "savi", "steve", "simone"):
+    for method in BASELINES:
         yield f"{method}-laptop-a", _Entry(method, f"{method}_laptop_a")
         for level in LEVELS:
             yield f"{method}-movi-{level}", _Entry(method, f"{method}_movi", (level,))

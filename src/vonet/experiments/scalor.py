@@ -45,7 +45,6 @@ def scalor_laptop_a() -> Experiment[SCALORConfig]:
         summary="SCALOR on generated level A with few objects, on a laptop",
         dataset="laptop-a",
         cost="50 minutes on one CPU core",
-        measured={"fg_ari": 17.3, "miou": 35.3, "offline_fg_ari": 9.8, "offline_miou": 32.0},
         model=SCALORConfig(
             size=(64, 64),
             slots=17,

@@ -9,6 +9,7 @@ from vonet.blocks.frame_vectors import ConvStackConfig
 from vonet.blocks.slot_attention import SlotAttentionConfig
 from vonet.experiments import paper_scores
 from vonet.experiments.experiment import Experiment
+from vonet.experiments.settings import movi_slots
 from vonet.schedule import Product, Schedule, constant
 from vonet.training.config import TrainingConfig
 from vonet.training.optimizer import GroupConfig, OptimizerConfig
@@ -48,7 +49,7 @@ def steve_movi(level: str) -> Experiment[STEVEConfig]:
         name=f"steve-movi-{level}",
         summary=f"STEVE on MOVi-{level.upper()}, as in the VONet paper",
         dataset=f"movi-{level}",
-        model=STEVEConfig(slots=16 if level in "de" else 11),
+        model=STEVEConfig(slots=movi_slots(level)),
         training=_training(200_000, 24, encoder=_warmed(1e-4), decoder=_warmed(3e-4), dvae=constant(3e-4)),
         cost="not run by us",
         paper=paper_scores.of_videos("STEVE", level),
@@ -66,7 +67,6 @@ def steve_laptop_a() -> Experiment[STEVEConfig]:
         summary="STEVE on generated level A with few objects, on a laptop",
         dataset="laptop-a",
         cost="25 minutes on one CPU core",
-        measured={"fg_ari": 18.4, "miou": 9.5, "offline_fg_ari": 16.4, "offline_miou": 9.6},
         model=STEVEConfig(
             size=(64, 64),
             slots=7,

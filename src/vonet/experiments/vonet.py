@@ -7,6 +7,7 @@ from dataclasses import replace
 from vonet.blocks.unet import UNetConfig
 from vonet.experiments import paper_scores
 from vonet.experiments.experiment import Experiment
+from vonet.experiments.settings import movi_slots
 from vonet.model.attention import UNetAttentionConfig
 from vonet.model.vonet import VONetConfig
 from vonet.schedule import Schedule, constant
@@ -26,7 +27,7 @@ def vonet_movi(level: str) -> Experiment[VONetConfig]:
     many_objects, textured = level in "de", level in "cde"
     model = VONetConfig(
         size=(128, 128),
-        slots=16 if many_objects else 11,
+        slots=movi_slots(level),
         slot_dim=128,
         attention=UNetAttentionConfig(unet=UNetConfig(channels=SIX_LEVELS if textured else FIVE_LEVELS)),
     )

@@ -50,7 +50,7 @@ def load(path: Path | str) -> tuple[Any, Experiment]:
         return experiment.build_model().eval(), experiment
     file = _file(path)
     if not file.is_file():
-        known = ", ".join([*shipped(), *METHODS])
+        known = ", ".join([*shipped(), DEFAULT])
         raise BadInput(f"there are no weights at {path}; give a folder with {WEIGHTS}, such a file, or one of: {known}")
     try:
         with safe_open(file, framework="pt") as stored:
@@ -61,9 +61,10 @@ def load(path: Path | str) -> tuple[Any, Experiment]:
     if "vonet" not in facts:
         raise BadInput(f"{file} does not say what model it belongs to; possible are weights that vonet saved")
     if facts.get("format") != FORMAT:
+        version = "0.x" if "format" not in facts else f"with format {facts['format']}"
         raise BadInput(
-            f"{file} holds weights of vonet 0.x, which this version cannot read: train again with this version, or "
-            "use them with the version that wrote them"
+            f"{file} holds weights of vonet {version}, which this version cannot read: train again with this version, "
+            "or use them with the version that wrote them"
         )
     experiment = _read_experiment(facts["vonet"], file)
     model = experiment.build_model()
@@ -82,17 +83,15 @@ def checksum(path: Path | str) -> str:
         return hashlib.file_digest(file, "sha256").hexdigest()
 
 
-METHODS = ("mixture",)
-"""Experiments without parameters: their names stand for themselves where weights are asked for."""
-
-
 def shipped() -> list[str]:
     return sorted(file.parent.name for file in SHIPPED.glob(f"*/{WEIGHTS}"))
 
 
 def is_method(path: Path | str) -> bool:
-    """Whether this names a method without parameters, and no file or folder."""
-    return str(path) in METHODS and not Path(path).exists()
+    """Whether this names an experiment without parameters. A file or run of that name comes first."""
+    if str(path) not in registry.names() or _file(path).is_file():
+        return False
+    return registry.get(str(path)).training is None
 
 
 def _file(path: Path | str) -> Path:

@@ -177,7 +177,7 @@ def write_bars(path: Path, found: Comparison) -> list[Path]:
             for i, dataset in enumerate(found.datasets):
                 trivial = [s[name, dataset][0] for s in found.groups["trivial"].values() if (name, dataset) in s]
                 if trivial:
-                    label = "best trivial method" if i == 0 else None
+                    label = "best method without learning" if i == 0 else None
                     line = {"color": "black", "linestyle": ":", "linewidth": 1, "label": label}
                     axes.plot([i - 0.45, i + 0.45], [100 * max(trivial)] * 2, **line)
             axes.set_xticks(range(len(found.datasets)), found.datasets)

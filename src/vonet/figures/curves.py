@@ -11,7 +11,7 @@ from vonet.writing import written_aside
 
 
 def write_curves(path: Path, log: Sequence[Mapping[str, Any]], trivial: Mapping[str, Mapping[str, float]]) -> None:
-    """Every loss in a panel of its own, and the scores with the best trivial method as a dotted line."""
+    """Every loss in a panel of its own, and the scores with the best method without learning as a dotted line."""
     import matplotlib
 
     matplotlib.use("agg")
@@ -29,7 +29,7 @@ def write_curves(path: Path, log: Sequence[Mapping[str, Any]], trivial: Mapping[
         panels[0][-1].plot(updates, values, "o-", color=colour, label=spoken)
         if trivial:
             best = max(scores[name] for scores in trivial.values())
-            panels[0][-1].axhline(best, color=colour, linestyle=":", label=f"{spoken}, best trivial method")
+            panels[0][-1].axhline(best, color=colour, linestyle=":", label=f"{spoken}, best method without learning")
     panels[0][-1].set_title("scores")
     panels[0][-1].set_ylim(-0.05, 1.05)
     panels[0][-1].legend(fontsize=7)

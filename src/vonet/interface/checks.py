@@ -43,7 +43,7 @@ def check_batch(batch: int) -> None:
 
 
 def check_fit(frames: Tensor, size: tuple[int, int], weight: Tensor) -> None:
-    """Refuse frames of another size, type or device than the model's; `weight` is any of its parameters."""
+    """Refuse frames of another size, type or device than the model's; `weight` is any of its parameters or buffers."""
     if tuple(frames.shape[-2:]) != size:
         raise BadInput(
             f"frames are {frames.shape[-2]}x{frames.shape[-1]}; this model was built for "

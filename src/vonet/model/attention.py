@@ -107,12 +107,19 @@ class UNetAttentionConfig:
 
 
 class UNetAttention(nn.Module):
-    def __init__(self, config: UNetAttentionConfig, feature_dim: int, slot_dim: int, size: tuple[int, int]):
-        """`size`: of the map that the U-Net works on."""
+    def __init__(
+        self,
+        config: UNetAttentionConfig,
+        feature_dim: int,
+        slot_dim: int,
+        size: tuple[int, int],
+        unet_size: tuple[int, int] | None = None,
+    ):
+        """size: of the feature map, in cells. unet_size: of the U-Net's map, by default the same."""
         super().__init__()
         self.estimate = config.estimate.build(feature_dim, slot_dim, size)
         self.conditioning = config.conditioning.build(slot_dim, config.unet)
-        self.unet = UNet(config.unet, feature_dim + 2 + self.conditioning.inputs, size)
+        self.unet = UNet(config.unet, feature_dim + 2 + self.conditioning.inputs, unet_size or size)
         self.transformer = SlotTransformer(config.transformer, self.unet.width)
 
     def forward(self, features: Float[Tensor, "B C h w"], context: Float[Tensor, "B K D"]) -> Float[Tensor, "B K h w"]:

@@ -1,4 +1,4 @@
-"""What a run does besides updates: show progress, log, save, score and draw. One class each.
+"""What a run shows besides updates: progress, log, scores and pictures. One class each; the run itself saves.
 
 A run calls its callbacks in order: `updated` after every update, `evaluated` every so many updates and at the end,
 `closed` when it is over. A disk that refuses a line of the log or a picture does not stop the training.
@@ -35,7 +35,7 @@ Entry = dict[str, Any]
 
 
 @runtime_checkable
-class Run(Protocol):
+class Observed(Protocol):
     """What callbacks read of a run (`training.run.Run`)."""
 
     training: Training
@@ -50,13 +50,13 @@ class Run(Protocol):
 class Callback:
     """Does nothing; each kind overrides what it needs."""
 
-    def updated(self, run: Run, found: Update) -> None:
+    def updated(self, run: Observed, found: Update) -> None:
         """After an update."""
 
-    def evaluated(self, run: Run, found: Update | None) -> None:
+    def evaluated(self, run: Observed, found: Update | None) -> None:
         """When scores and pictures are due; `found` is None if the last update was in an earlier process."""
 
-    def closed(self, run: Run) -> None:
+    def closed(self, run: Observed) -> None:
         """When the run is over."""
 
 
@@ -75,14 +75,14 @@ class Progress(Callback):
     def say(self, sentence: str) -> None:
         self.bar.write(sentence)
 
-    def updated(self, run: Run, found: Update) -> None:
+    def updated(self, run: Observed, found: Update) -> None:
         self.bar.update()
         losses = {name: f"{value:.4g}" for name, value in found.losses.items()}
         scores = {name: f"{100 * value:.1f}" for name, value in self.scores.items()}
         left = {} if self.minutes is None else {"minutes left": f"{max(0.0, self.minutes - run.seconds / 60):.0f}"}
         self.bar.set_postfix({**losses, **scores, **left}, refresh=False)
 
-    def closed(self, run: Run) -> None:
+    def closed(self, run: Observed) -> None:
         self.bar.close()
 
     @contextmanager
@@ -100,7 +100,7 @@ class Logging(Callback):
     def __init__(self, log: Log, every: int, progress: Progress, board: Any = None):
         self.log, self.every, self.progress, self.board = log, every, progress, board
 
-    def updated(self, run: Run, found: Update) -> None:
+    def updated(self, run: Observed, found: Update) -> None:
         update = run.training.update
         if update % self.every and update != run.updates:
             return
@@ -117,7 +117,7 @@ class Logging(Callback):
                 for name, value in entry.get(group, {}).items():
                     self.board.add_scalar(f"{group}/{name}", value, entry["update"])
 
-    def closed(self, run: Run) -> None:
+    def closed(self, run: Observed) -> None:
         if self.board is not None:
             self.board.close()
 
@@ -128,7 +128,7 @@ class Scoring(Callback):
     def __init__(self, videos: Sequence[Video], progress: Progress, write: Callable[[Entry], None]):
         self.videos, self.progress, self.write = videos, progress, write
 
-    def evaluated(self, run: Run, found: Update | None) -> None:
+    def evaluated(self, run: Observed, found: Update | None) -> None:
         update = run.training.update
         alarm = collapse(found) if found is not None else None
         if alarm:
@@ -154,11 +154,11 @@ class Drawing(Callback):
         videos: Sequence[Video],
         log: Log,
         references: Mapping[str, Mapping[str, float]],
-        p: Progress,
+        progress: Progress,
     ):
-        self.folder, self.videos, self.log, self.references, self.progress = folder, videos, log, references, p
+        self.folder, self.videos, self.log, self.references, self.progress = folder, videos, log, references, progress
 
-    def evaluated(self, run: Run, found: Update | None) -> None:
+    def evaluated(self, run: Observed, found: Update | None) -> None:
         with self.progress.refusals():
             picture = self.folder / PICTURES / f"{run.training.update:08d}.png"
             write_mask_sheet(picture, run.training.model, self.videos)

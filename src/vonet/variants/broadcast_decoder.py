@@ -4,6 +4,8 @@ Why: it learns in minutes, where the paper's token decoder needs days. MONet and
 
 Limit: the attention masks say where each picture counts, so a slot only has to know a colour. Slots become colours
 rather than objects (docs/log.md).
+
+Measured: `vonet-sprites`, FG-ARI 66.4 and mIoU 75.5 on its toy videos (three seeds, `vonet reproduce sprites`).
 """
 
 from __future__ import annotations

@@ -3,7 +3,8 @@
 Why: averaged over the frame, a small object's features arrive scaled down by its area. Averaged over the mask's own
 area, small objects reach the slot as strongly as large ones.
 
-Measured: FG-ARI / mIoU 40 / 37 instead of 25 / 25 after a short training at 32 px with a mixture decoder (one seed).
+Measured: FG-ARI / mIoU 40 / 37 instead of 25 / 25 after 2.3 minutes of training at 32 px with a mixture
+likelihood, on 1,000 videos like MOVi-A (one seed, a prototype, not rerun).
 """
 
 from __future__ import annotations

@@ -1,6 +1,8 @@
 """A U-Net on a smaller map. Replaces `UNetAttention`, whose U-Net works on the full feature map.
 
 Why: the estimated masks carry the fine detail and the U-Net the large view. At half the size it costs a quarter.
+
+Measured: not compared on its own.
 """
 
 from __future__ import annotations
@@ -32,7 +34,8 @@ class ReducedUNetAttention(UNetAttention):
                 f"Cannot reduce a map of {size[0]}x{size[1]} cells {config.reduction} times: "
                 "use a reduction that divides both sides."
             )
-        super().__init__(config, feature_dim, slot_dim, (size[0] // config.reduction, size[1] // config.reduction))
+        smaller = (size[0] // config.reduction, size[1] // config.reduction)
+        super().__init__(config, feature_dim, slot_dim, size, smaller)
         self.reduction = config.reduction
 
     def correction(

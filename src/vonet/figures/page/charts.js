@@ -83,7 +83,7 @@ function showCurves({ losses, scores }, methods) {
   const shown = { fg_ari: ["FG-ARI", "var(--accent)"], miou: ["mIoU", "var(--warn)"] };
   const series = Object.entries(shown).filter(([key]) => scores[key]).flatMap(([key, [name, colour]]) => {
     const best = Math.max(...trivial.map((method) => method.scores[key]));
-    const line = { name: `best trivial ${name}`, colour, dotted: true, points: [[0, best]] };
+    const line = { name: `best ${name} without learning`, colour, dotted: true, points: [[0, best]] };
     return [{ name, colour, points: scores[key] }, ...(trivial.length ? [line] : [])];
   });
   if (series.length) panels.push(lineChart("scores while learning", series, { range: [0, 1], format: (value) => (100 * value).toFixed(0) }));

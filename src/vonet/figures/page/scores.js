@@ -16,7 +16,7 @@ function showScores({ names, methods }, verdict) {
 function headline(name, model, methods) {
   const spread = model.std[name.key];
   const best = bestOf(methods.filter((method) => method.kind === "trivial"), name.key);
-  const beside = best ? `${name.label} · best trivial method ${percent(best.scores[name.key])}` : name.label;
+  const beside = best ? `${name.label} · best method without learning ${percent(best.scores[name.key])}` : name.label;
   const value = element("b", {}, percent(model.scores[name.key]), ...(spread ? [element("small", {}, ` ± ${percent(spread)}`)] : []));
   return element("div", { class: "headline" }, value, element("span", {}, beside));
 }
