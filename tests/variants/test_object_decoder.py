@@ -1,5 +1,7 @@
 """The decoder in which a slot says where it is, its plain form, and the two masks that teach each other."""
 
+import math
+
 import pytest
 import torch
 import torch.nn.functional as F
@@ -7,6 +9,7 @@ import torch.nn.functional as F
 from vonet.errors import BadInput
 from vonet.variants.object_decoder import (
     AlignmentConfig,
+    AreaPriceConfig,
     ObjectDecoder,
     ObjectDecoderConfig,
     PicturePositionsConfig,
@@ -112,6 +115,19 @@ def test_without_alignment_there_is_no_such_loss():
     assert tuple(ObjectDecoder(config, 6, SIZE)(frames, latents, log_masks, 0)) == config.losses == ("reconstruction",)
     aligned = ObjectDecoderConfig(hidden=(4,), alignment=AlignmentConfig())
     assert tuple(ObjectDecoder(aligned, 6, SIZE)(frames, latents, log_masks, 0)) == aligned.losses
+
+
+def test_the_price_of_area_prefers_one_slot_to_two():
+    price = AreaPriceConfig(half=0.1)
+    shares = {"one": (0.8, 0.2, 0.0), "shared": (0.4, 0.4, 0.2), "cut": (0.8, 0.1, 0.1), "nearly": (0.79, 0.2, 0.01)}
+    cost = {}
+    for name, split in shares.items():
+        cost[name] = price((torch.tensor(split)[None, :, None].expand(1, 3, 50) + 1e-9).log()).item()
+    assert cost["one"] == pytest.approx(math.log(9) + math.log(3), abs=1e-4)
+    assert cost["one"] < cost["nearly"] < cost["cut"] < cost["shared"]
+    assert "area" in ObjectDecoderConfig(price=price).losses
+    with pytest.raises(BadInput, match="more than 0"):
+        AreaPriceConfig(half=0.0)
 
 
 def test_pictures_begin_grey():

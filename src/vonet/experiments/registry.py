@@ -66,9 +66,8 @@ _PARTS = {
     "variants.mask_pooling": ("MaskPoolingConfig",),
     "variants.broadcast_decoder": ("BroadcastDecoderConfig",),
     "variants.normed_attention": ("NormedAttentionConfig",),
-    "variants.fine_backbone": ("FineBackboneConfig",),
     "variants.object_decoder": (
-        *("ObjectDecoderConfig", "PicturePositionsConfig", "SlotPositionsConfig", "AlignmentConfig"),
+        *("ObjectDecoderConfig", "PicturePositionsConfig", "SlotPositionsConfig", "AlignmentConfig", "AreaPriceConfig"),
     ),
     "baselines.mixture": ("MixtureConfig",),
     "baselines.monet": ("MONetConfig",),

@@ -316,12 +316,18 @@ def _fingerprint(videos: Videos) -> str:
 def _check_same(found: Mapping[str, Any] | None, about: Mapping[str, Any], out: Path) -> None:
     if found is None:
         raise BadInput(f"{out} holds no checkpoint. Omit --resume to start a new run.")
-    differences = list(_differences({key: found.get(key) for key in about}, about, ""))
+    differences = list(_differences(_decisive({key: found.get(key) for key in about}), _decisive(about), ""))
     if differences:
         more = f" and {len(differences) - 4} more" if len(differences) > 4 else ""
         raise BadInput(
             f"{out} was started otherwise: {'; '.join(differences[:4])}{more}. Use the same, or start a new run"
         )
+
+
+def _decisive(about: Mapping[str, Any]) -> dict[str, Any]:
+    """Without what an experiment only tells of itself, such as its cost."""
+    experiment = about["experiment"] or {}
+    return {**about, "experiment": {part: experiment.get(part) for part in ("name", "model", "training")}}
 
 
 def _differences(old: Any, new: Any, path: str) -> Iterator[str]:

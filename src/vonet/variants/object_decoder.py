@@ -10,11 +10,12 @@ Why: the attention's masks do not enter the picture, as in the paper; they decid
 is blended by the attention's masks asks a slot for a colour, and slots become colours. This one asks where the slot's
 object is, and two objects in one slot cannot be said. Nothing is convolved, so it costs little.
 
-Measured on close-ups of level A at 32 px, seed 0 (docs/log.md): with positions in the picture, FG-ARI / mIoU 2.5 / 28
-after 500 updates and 31 / 52 after 3,000; with positions as seen from each slot (`SlotPositionsConfig`), 37 / 52 after
-500, and large objects are no longer cut in two.
+Measured on close-ups of level A at 32 px, seed 0: with positions as seen from each slot (`SlotPositionsConfig`) FG-ARI
+/ mIoU 37 / 52 after 500 updates. With positions in the picture an earlier prototype, on other videos and without
+alignment, had 2.5 / 28 after 500 and 31 / 52 after 3,000; the two have not been run side by side (docs/log.md).
 
 Optionally the two masks teach each other (`AlignmentConfig`): what a slot sees and where it says it is should agree.
+And slots can be charged for the area that they use (`AreaPriceConfig`), so that those not needed stay empty.
 """
 
 from __future__ import annotations
@@ -145,6 +146,23 @@ def divergence(log_p: Float[Tensor, "B K cells"], log_q: Float[Tensor, "B K cell
 
 
 @dataclass(frozen=True, kw_only=True)
+class AreaPriceConfig:
+    """Σ_k log(1 + a_k / half), where a_k is the share of the picture that slot k says it has. It is concave: of two
+    slots that could paint the same thing as well, the larger takes it. Without it nothing decides who paints a plain
+    background, and spare slots share it."""
+
+    half: float = 1 / 16
+    """Areas well below this share of the picture are nearly free; from there on only their logarithm counts."""
+
+    def __post_init__(self) -> None:
+        if not self.half > 0:
+            raise BadInput(f"half is {self.half}; it must be more than 0")
+
+    def __call__(self, log_alphas: Float[Tensor, "B K cells"]) -> Float[Tensor, " B"]:
+        return torch.log1p(log_alphas.exp().mean(-1) / self.half).sum(-1)
+
+
+@dataclass(frozen=True, kw_only=True)
 class ObjectDecoderConfig:
     hidden: tuple[int, ...] = (48, 48, 48)
     """Layers of the MLP that paints a cell."""
@@ -152,9 +170,10 @@ class ObjectDecoderConfig:
     sigma: float = 0.1
     """Standard deviation of a colour around what the slots say."""
     reduction: int = 2
-    """In training every so-manyth pixel of every so-manyth row is painted, beginning anew at random with each update:
-    the price of a small picture, and the detail of the whole one."""
+    """In training, only every n-th pixel of every n-th row is reconstructed, from a random offset per update. More is
+    cheaper and noisier."""
     alignment: AlignmentConfig | None = None
+    price: AreaPriceConfig | None = None
 
     def __post_init__(self) -> None:
         if not self.hidden or min(self.hidden) < 1:
@@ -164,7 +183,8 @@ class ObjectDecoderConfig:
 
     @property
     def losses(self) -> tuple[str, ...]:
-        return ("reconstruction",) if self.alignment is None else ("reconstruction", "alignment")
+        optional = {"alignment": self.alignment, "area": self.price}
+        return ("reconstruction", *(name for name, part in optional.items() if part is not None))
 
     def build(self, latent_dim: int, size: tuple[int, int]) -> ObjectDecoder:
         return ObjectDecoder(self, latent_dim, size)
@@ -179,7 +199,7 @@ class ObjectDecoder(nn.Module):
                 f"use a size that is a multiple of {config.reduction}"
             )
         self.size, self.reduction, self.sigma = size, config.reduction, config.sigma
-        self.aligned = config.alignment is not None
+        self.aligned, self.price = config.alignment is not None, config.price
         width = config.hidden[0]
         self.latent = linear(latent_dim, width, "relu", bias=False)
         self.positions = config.positions.build(width, size)
@@ -236,6 +256,8 @@ class ObjectDecoder(nn.Module):
         if self.aligned:
             seen = enlarge(log_masks, self.size, "bilinear").flatten(2)[:, :, chosen]
             losses["alignment"] = share * alignment(seen, log_alphas)
+        if self.price is not None:
+            losses["area"] = self.price(log_alphas)
         return losses
 
     def picture(self, latents: Float[Tensor, "B K D"], log_masks: Float[Tensor, "B K h w"]) -> Float[Tensor, "B 3 H W"]:
