@@ -35,7 +35,7 @@ from vonet.training.distributed import Processes, attempt_name
 from vonet.training.log import Log
 from vonet.training.loop import NotFinite, Training, Update, collapse
 from vonet.training.replay import Replay, ReplayConfig
-from vonet.training.run import Run, TrainOptions
+from vonet.training.run import Run, TrainOptions, _check_same
 from vonet.training.segments import Footage, Windows
 from vonet.writing import DiscRefusal
 
@@ -765,6 +765,19 @@ def test_attempts_have_names_of_their_own():
 def _children(pid):
     listed = subprocess.run(["ps", "--ppid", str(pid), "-o", "pid=,args="], capture_output=True, text=True, check=True)
     return [int(line.split()[0]) for line in listed.stdout.splitlines() if "vonet" in line]
+
+
+def test_a_resumed_run_is_compared_by_what_decides_its_training():
+    """What an experiment tells of itself, such as its cost, may change between two sessions; its options may not."""
+    experiment = experiments.get("vonet-sprites")
+    about = {"experiment": weights.described(experiment), "seed": 0}
+    retold = {**about, "experiment": weights.described(replace(experiment, cost="an hour", summary="the same"))}
+    _check_same(retold, about, Path("run"))
+    other = replace(experiment, model=replace(experiment.model, slots=9))
+    with pytest.raises(BadInput, match=r"experiment.model.slots was 9 and is 5"):
+        _check_same({**about, "experiment": weights.described(other)}, about, Path("run"))
+    with pytest.raises(BadInput, match="seed was 1 and is 0"):
+        _check_same({**about, "seed": 1}, about, Path("run"))
 
 
 def test_the_list_has_costs_and_scores():
