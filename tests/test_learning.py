@@ -43,7 +43,7 @@ def test_vonet_separates_two_moving_things():
     model = experiment.build_model(seed=0)
     before = foreground_agreement(model)
     training = training_on_sprites(experiment, model, videos=128)
-    errors = [training.step().losses["reconstruction"] for _ in range(300)]
+    errors = [training.step().losses["reconstruction"] for _ in range(400)]
     assert np.mean(errors[-20:]) < 0.1 * errors[0]
     assert before < 0.1
     assert foreground_agreement(model) > 0.3

@@ -172,7 +172,7 @@ def test_an_unfinished_store_is_not_read(tmp_path):
     with Store(tmp_path / "out", MADE_BY) as store:
         frames, ids = random_video()
         write_video(store.path("train", 0), [(frames, ids)], {"name": "x", "made_by": MADE_BY})
-    with pytest.raises(BadInput, match="never finished: run the command that began it again"):
+    with pytest.raises(BadInput, match="never finished: run the command that made it again"):
         vonet.data.open(tmp_path / "out")
 
 

@@ -1,9 +1,12 @@
 """One training step of VONet, by its authors' code and by ours."""
 
+from types import MethodType
+
 import torch
 from torch import Tensor, nn
 
 from tests.golden.official.comparison import Official, point, rows, token_block
+from tests.plain import PlainVONet
 from vonet.blocks.autoregressive import CausalTransformerConfig
 from vonet.blocks.dvae import DVAEConfig
 from vonet.blocks.transformer import SlotTransformerConfig
@@ -43,6 +46,8 @@ def build() -> VONet:
             block.shortcut[1] = nn.BatchNorm2d(8)
     model.double().eval()  # means instead of draws, no dropout
     model.backbone.train()
+    # Batch norm depends on what is normalised together: frames one by one, as the authors do.
+    model.unroll = MethodType(PlainVONet.unroll, model)
     return model
 
 
