@@ -62,8 +62,8 @@ class PicturePositions(nn.Module):
 @dataclass(frozen=True, kw_only=True)
 class SlotPositionsConfig:
     """Where a cell is in the picture, and where it is as seen from each slot: counted from the middle of what the slot
-    sees, in units of its extent (as in Invariant Slot Attention). A thing is then the same picture wherever it is and
-    however large, and a slot that sees two things has no middle to paint from."""
+    sees, in units of its extent (as in Invariant Slot Attention). An object is then the same picture wherever it is
+    and however large, and a slot that sees two objects has no centre to paint from."""
 
     frequencies: int = 3
     """Of the position in the picture."""
@@ -148,7 +148,7 @@ def divergence(log_p: Float[Tensor, "B K cells"], log_q: Float[Tensor, "B K cell
 @dataclass(frozen=True, kw_only=True)
 class AreaPriceConfig:
     """Σ_k log(1 + a_k / half), where a_k is the share of the picture that slot k says it has. It is concave: of two
-    slots that could paint the same thing as well, the larger takes it. Without it nothing decides who paints a plain
+    slots that could paint the same pixels as well, the larger takes them. Without it nothing decides who paints a plain
     background, and spare slots share it."""
 
     half: float = 1 / 16
