@@ -5,14 +5,17 @@ import math
 import pytest
 import torch
 import torch.nn.functional as F
+from torch import nn
 
 from vonet.errors import BadInput
+from vonet.variants.cell_painter import paint_cells, paint_plainly
 from vonet.variants.object_decoder import (
     AlignmentConfig,
     AreaPriceConfig,
     ObjectDecoder,
     ObjectDecoderConfig,
     PicturePositionsConfig,
+    SlotPositions,
     SlotPositionsConfig,
     alignment,
     grid,
@@ -37,11 +40,24 @@ def inputs():
     return frames.double(), latents.double(), log_masks.double()
 
 
+def plain_positions(part, log_masks):
+    """The position features of every cell, through one layer, and those as seen from each slot through another."""
+    cells, shape = grid(*SIZE).double(), (*SIZE, part.down.shape[-1])
+    features = torch.stack([part.down[:, None].expand(shape), part.right[None].expand(shape)], dim=-1).flatten(-2)
+    torch.testing.assert_close(features.flatten(0, 1), waves(cells, 3), atol=1e-6, rtol=0)
+    found = part.linear(features.flatten(0, 1)).expand(*log_masks.shape[:2], -1, -1)
+    if isinstance(part, SlotPositions):
+        middle, extent = middle_and_extent(log_masks.exp(), part.smallest)
+        seen = ((cells - middle.unsqueeze(2)) / extent.unsqueeze(2)).clamp(-part.reach, part.reach)
+        own = torch.cat([waves(seen / part.reach, part.own_frequencies), torch.exp(-0.5 * seen.square())], dim=-1)
+        found = found + part.own(own) + part.place(torch.cat([middle, extent], dim=-1)).unsqueeze(2)
+    return found
+
+
 def plain(decoder, frames, latents, log_masks):
     """One cell of one slot at a time: position and latent in one vector, through one layer after the other."""
     b, k, _ = latents.shape
-    everywhere = torch.arange(SIZE[0] * SIZE[1])
-    positions = decoder.positions(log_masks, everywhere).expand(b, k, -1, -1)
+    positions = plain_positions(decoder.positions, log_masks)
     painted = torch.zeros(b, k, positions.shape[2], 4, dtype=latents.dtype)
     weight = torch.cat([decoder.latent.weight, torch.eye(positions.shape[-1])], dim=1)
     for i in range(b):
@@ -72,6 +88,22 @@ def test_the_factored_form_is_the_plain_one(positions):
         found = part(frames, latents, log_masks, 0)["reconstruction"]
         drawn |= {i for i, lattice in enumerate(lattices) if torch.allclose(found, lattice, atol=1e-10, rtol=1e-10)}
     assert drawn == {0, 1, 2, 3}
+
+
+@pytest.mark.parametrize(("kind", "bound"), [(torch.float32, 1e-5), (torch.float64, 1e-10)])
+@pytest.mark.parametrize("maps", [3, 100])
+def test_the_gradients_are_those_of_the_plain_layers(kind, bound, maps):
+    """In one part, or in several: 100 maps are more cells than are painted at once."""
+    torch.manual_seed(0)
+    rows, columns = (torch.randn(maps, side, 12, dtype=kind, requires_grad=True) for side in (10, 14))
+    layers = [nn.Linear(12, 9).to(kind), nn.Linear(9, 4).to(kind)]
+    inputs = [rows, columns, *(p for layer in layers for p in layer.parameters())]
+    painted, expected = paint_cells(rows, columns, layers), paint_plainly(*inputs)
+    torch.testing.assert_close(painted, expected, atol=bound, rtol=bound)
+    weights = torch.randn_like(painted) / painted.numel()
+    found = torch.autograd.grad((painted * weights).sum(), inputs)
+    for ours, plain_one in zip(found, torch.autograd.grad((expected * weights).sum(), inputs), strict=True):
+        torch.testing.assert_close(ours, plain_one, atol=bound, rtol=bound)
 
 
 def test_masks_do_not_enter_the_picture():

@@ -26,12 +26,15 @@ from dataclasses import dataclass, field
 
 import torch
 import torch.nn.functional as F
-from jaxtyping import Float, Int
+from jaxtyping import Float
 from torch import Tensor, nn
 
+from vonet.blocks.broadcast import blend
 from vonet.blocks.layers import linear
 from vonet.errors import BadInput
-from vonet.interface import enlarge
+from vonet.variants.cell_painter import paint_cells
+
+EVERY = slice(None)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -46,17 +49,22 @@ class PicturePositionsConfig:
 
 
 class PicturePositions(nn.Module):
-    """W_p p of the chosen cells."""
+    """W_p p of the cells of a lattice: the sum of a part for its rows and one for its columns."""
 
-    waves: Tensor
+    down: Tensor
+    right: Tensor
 
-    def __init__(self, config: PicturePositionsConfig, width: int, size: tuple[int, int]):
+    def __init__(self, config: PicturePositionsConfig | SlotPositionsConfig, width: int, size: tuple[int, int]):
         super().__init__()
-        self.register_buffer("waves", waves(grid(*size), config.frequencies), persistent=False)
-        self.linear = linear(self.waves.shape[-1], width, "relu")
+        for name, side in zip(("down", "right"), size, strict=True):
+            self.register_buffer(name, waves(axis(side)[:, None], config.frequencies), persistent=False)
+        self.linear = linear(2 * self.down.shape[-1], width, "relu")
 
-    def forward(self, log_masks: Float[Tensor, "B K h w"], chosen: Int[Tensor, " cells"]) -> Float[Tensor, "cells C"]:
-        return self.linear(self.waves[chosen])
+    def forward(
+        self, log_masks: Float[Tensor, "B K h w"], rows: slice, columns: slice
+    ) -> tuple[Float[Tensor, "rows C"], Float[Tensor, "columns C"]]:
+        of_row, of_column = by_axis(self.linear.weight)
+        return F.linear(self.down[rows], of_row, self.linear.bias), F.linear(self.right[columns], of_column)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -78,31 +86,39 @@ class SlotPositionsConfig:
         return SlotPositions(self, width, size)
 
 
-class SlotPositions(nn.Module):
-    """W_p p + W_r r of the chosen cells, where r is p as seen from the slot."""
+class SlotPositions(PicturePositions):
+    """W_p p + W_r r of the cells of a lattice, where r is p as seen from the slot. No feature mixes y and x, so each is
+    computed for the rows and for the columns, never for all cells, and the cells add the two."""
 
-    cells: Tensor
-    waves: Tensor
+    y: Tensor
+    x: Tensor
 
     def __init__(self, config: SlotPositionsConfig, width: int, size: tuple[int, int]):
-        super().__init__()
+        super().__init__(config, width, size)
         self.own_frequencies, self.smallest, self.reach = config.own_frequencies, config.smallest, config.reach
-        self.register_buffer("cells", grid(*size), persistent=False)
-        self.register_buffer("waves", waves(self.cells, config.frequencies), persistent=False)
-        self.linear = linear(self.waves.shape[-1], width, "relu")
+        for name, side in zip(("y", "x"), size, strict=True):
+            self.register_buffer(name, axis(side), persistent=False)
         own = 4 + 4 * config.own_frequencies
         self.own = linear(own, width, "relu", bias=False)
         self.place = linear(4, width, "relu", bias=False)
 
     def forward(
-        self, log_masks: Float[Tensor, "B K h w"], chosen: Int[Tensor, " cells"]
-    ) -> Float[Tensor, "B K cells C"]:
+        self, log_masks: Float[Tensor, "B K h w"], rows: slice, columns: slice
+    ) -> tuple[Float[Tensor, "B K rows C"], Float[Tensor, "B K columns C"]]:
         middle, extent = middle_and_extent(log_masks.exp(), self.smallest)
-        seen = ((self.cells[chosen] - middle[..., None, :]) / extent[..., None, :]).clamp(-self.reach, self.reach)
-        near = torch.exp(-0.5 * seen.square())
-        own = torch.cat([waves(seen / self.reach, self.own_frequencies), near], dim=-1)
-        place = self.place(torch.cat([middle, extent], dim=-1))
-        return self.linear(self.waves[chosen]) + self.own(own) + place[..., None, :]
+        place = self.place(torch.cat([middle, extent], dim=-1)).unsqueeze(-2)
+        of_row, of_column = by_axis(self.own.weight)
+        own_rows = F.linear(self._seen(self.y[rows], middle[..., :1], extent[..., :1]), of_row)
+        own_columns = F.linear(self._seen(self.x[columns], middle[..., 1:], extent[..., 1:]), of_column)
+        of_rows, of_columns = super().forward(log_masks, rows, columns)
+        return own_rows + of_rows + place, own_columns + of_columns
+
+    def _seen(
+        self, positions: Float[Tensor, " side"], middle: Float[Tensor, "B K 1"], extent: Float[Tensor, "B K 1"]
+    ) -> Float[Tensor, "B K side features"]:
+        """Positions along one axis, as seen from the slots."""
+        seen = ((positions - middle) / extent).clamp(-self.reach, self.reach).unsqueeze(-1)
+        return torch.cat([waves(seen / self.reach, self.own_frequencies), torch.exp(-0.5 * seen.square())], dim=-1)
 
 
 def middle_and_extent(
@@ -117,13 +133,22 @@ def middle_and_extent(
     return middle, extent.sqrt()
 
 
+def axis(side: int) -> Float[Tensor, " side"]:
+    """The middles of the cells along one side; the picture reaches from −1 to 1."""
+    return (2 * torch.arange(side) + 1) / side - 1
+
+
 def grid(h: int, w: int) -> Float[Tensor, "cells 2"]:
-    """(y, x) of the middle of each cell; the picture reaches from −1 to 1."""
-    y, x = ((2 * torch.arange(side) + 1) / side - 1 for side in (h, w))
-    return torch.stack([y[:, None].expand(h, w), x[None, :].expand(h, w)], dim=-1).flatten(0, 1)
+    """(y, x) of the middle of each cell."""
+    return torch.stack([axis(h)[:, None].expand(h, w), axis(w)[None, :].expand(h, w)], dim=-1).flatten(0, 1)
 
 
-def waves(positions: Float[Tensor, "*any 2"], frequencies: int) -> Float[Tensor, "*any _"]:
+def by_axis(weight: Float[Tensor, "C features"]) -> tuple[Float[Tensor, "C n"], Float[Tensor, "C n"]]:
+    """The parts of a weight that act on y and on x, which stand in turns in `waves`."""
+    return weight[:, ::2], weight[:, 1::2]
+
+
+def waves(positions: Float[Tensor, "*any axes"], frequencies: int) -> Float[Tensor, "*any _"]:
     """Positions with their sines and cosines."""
     angles = [positions * (math.pi / 2 * 2**k) for k in range(frequencies)]
     return torch.cat([positions, *(wave for angle in angles for wave in (angle.sin(), angle.cos()))], dim=-1)
@@ -216,24 +241,27 @@ class ObjectDecoder(nn.Module):
         self,
         latents: Float[Tensor, "B K D"],
         log_masks: Float[Tensor, "B K h w"],
-        chosen: Int[Tensor, " cells"] | None = None,
-    ) -> tuple[Float[Tensor, "B K _ 3"], Float[Tensor, "B K _"]]:
-        """Each slot's colours, and the logarithm of its share of each pixel: of the chosen ones, or of all, row by row.
-        The first layer is linear in latent and position, so the two parts are computed apart and added: never
-        concatenated, never repeated."""
-        if chosen is None:
-            chosen = self._lattice(0, 0, 1, latents.device)
-        x = F.relu_(self.latent(latents).unsqueeze(2) + self.positions(log_masks, chosen))
-        for layer in self.layers:
-            x = F.relu_(layer(x))
-        painted = self.output(x)
-        return painted[..., :3], painted[..., 3].log_softmax(dim=1)
+        rows: slice = EVERY,
+        columns: slice = EVERY,
+    ) -> tuple[Float[Tensor, "B K 3 _ _"], Float[Tensor, "B K _ _"]]:
+        """Each slot's colours, and the logarithm of its share of each pixel, at the given rows and columns.
+
+        The first layer is linear in latent, row and column, so the three parts are computed apart and added: never
+        concatenated, never repeated.
+        """
+        of_rows, of_columns = self.positions(log_masks, rows, columns)
+        of_rows = of_rows + self.latent(latents).unsqueeze(2)
+        of_columns = of_columns.expand(*latents.shape[:2], -1, -1)
+        layers = [*self.layers, self.output]
+        painted = paint_cells(of_rows.flatten(0, 1), of_columns.flatten(0, 1), layers)  # type: ignore[arg-type]
+        colours, alphas = painted.permute(0, 3, 1, 2).contiguous().unflatten(0, latents.shape[:2]).split([3, 1], dim=2)
+        return colours, alphas.squeeze(2).log_softmax(dim=1)
 
     def log_alphas(
         self, latents: Float[Tensor, "B K D"], log_masks: Float[Tensor, "B K h w"]
     ) -> Float[Tensor, "B K H W"]:
         """The decoder's own masks, at the frame's size."""
-        return self.paint(latents, log_masks)[1].unflatten(-1, self.size)
+        return self.paint(latents, log_masks)[1]
 
     def forward(
         self,
@@ -244,29 +272,21 @@ class ObjectDecoder(nn.Module):
     ) -> dict[str, Float[Tensor, " B"]]:
         """−log P(painted pixels | slots) up to a constant, a sum over them; and how far the two masks differ there. In
         evaluation mode all pixels are painted, and both are divided by as much."""
+        rows, columns, share = EVERY, EVERY, 1 / self.reduction**2
         if self.training:
-            down, right = torch.randint(self.reduction, (2,)).tolist()
-            chosen, share = self._lattice(down, right, self.reduction, frames.device), 1.0
-        else:
-            chosen, share = self._lattice(0, 0, 1, frames.device), 1 / self.reduction**2
-        colours, log_alphas = self.paint(latents, log_masks, chosen)
-        picture = (log_alphas.exp().unsqueeze(-1) * colours).sum(1)
-        target = frames.flatten(2)[:, :, chosen].mT
-        losses = {"reconstruction": share * (picture - target).square().sum((1, 2)) / (2 * self.sigma**2)}
+            rows, columns = (slice(at, None, self.reduction) for at in torch.randint(self.reduction, (2,)).tolist())
+            share = 1.0
+        colours, log_alphas = self.paint(latents, log_masks, rows, columns)
+        picture = blend(colours, log_alphas)
+        error = (picture - frames[:, :, rows, columns]).square().sum((1, 2, 3))
+        losses = {"reconstruction": share * error / (2 * self.sigma**2)}
         if self.aligned:
-            seen = enlarge(log_masks, self.size, "bilinear").flatten(2)[:, :, chosen]
-            losses["alignment"] = share * alignment(seen, log_alphas)
+            seen = F.interpolate(log_masks, size=self.size, mode="bilinear", align_corners=False)[..., rows, columns]
+            losses["alignment"] = share * alignment(seen.log_softmax(dim=1).flatten(2), log_alphas.flatten(2))
         if self.price is not None:
-            losses["area"] = self.price(log_alphas)
+            losses["area"] = self.price(log_alphas.flatten(2))
         return losses
 
     def picture(self, latents: Float[Tensor, "B K D"], log_masks: Float[Tensor, "B K h w"]) -> Float[Tensor, "B 3 H W"]:
         """What the slots paint together."""
-        colours, log_alphas = self.paint(latents, log_masks)
-        return (log_alphas.exp().unsqueeze(-1) * colours).sum(1).mT.unflatten(-1, self.size).clamp(0, 1)
-
-    def _lattice(self, down: int, right: int, step: int, device: torch.device) -> Int[Tensor, " cells"]:
-        """The numbers of every so-manyth pixel, from (down, right) on."""
-        h, w = self.size
-        numbers = torch.arange(h * w, device=device).view(h, w)
-        return numbers[down::step, right::step].flatten()
+        return blend(*self.paint(latents, log_masks)).clamp(0, 1)
