@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 import math
 from dataclasses import dataclass
+from functools import partial
 
 import torch
 import torch.nn.functional as F
@@ -12,7 +13,7 @@ from einops import rearrange
 from jaxtyping import Float
 from torch import Tensor, nn
 
-from vonet.blocks.conv import transposed_conv, upsampled_conv
+from vonet.blocks.conv import conv_of_constant, transposed_conv, upsampled_conv
 from vonet.blocks.layers import conv, linear
 from vonet.errors import BadInput
 
@@ -55,17 +56,31 @@ class SpatialBroadcast(nn.Module):
         self.position = linear(2, latent_dim)
         widths = (latent_dim, *config.channels)
         self.layers = nn.ModuleList(conv(a, b, config.kernel, "relu") for a, b in itertools.pairwise(widths))
+        self.kernel = config.kernel
         self.enlarging_conv = upsampled_conv if config.kernel == 3 else transposed_conv
         self.output = conv(widths[-1], outputs, 1)
 
     def forward(self, latents: Float[Tensor, "B K D"]) -> Float[Tensor, "B K outputs H W"]:
-        x = (latents[:, :, None, None] + self.position(self.coordinates)).flatten(0, 1)
-        x = x.permute(0, 3, 1, 2)  # channels last in memory
-        for i, layer in enumerate(self.layers):
+        if self.kernel == 3 and len(self.layers):
+            x, begun = F.relu_(self._first(latents.flatten(0, 1))), 1
+        else:
+            x = (latents[:, :, None, None] + self.position(self.coordinates)).flatten(0, 1)
+            x, begun = x.permute(0, 3, 1, 2), 0  # channels last in memory
+        for i, layer in enumerate(self.layers[begun:], begun):
             enlarged = i < self.doublings
             x = self.enlarging_conv(x, layer.weight, layer.bias) if enlarged else layer(x)  # type: ignore[arg-type]
             x = F.relu_(x)
         return self.output(x).unflatten(0, latents.shape[:2])
+
+    def _first(self, latents: Float[Tensor, "N D"]) -> Float[Tensor, "N C h w"]:
+        """The first convolution. It is linear, and its input is the sum of a vector for each slot, the same everywhere,
+        and a map that is the same for all slots: each is convolved on its own."""
+        layer, places = self.layers[0], self.position(self.coordinates).permute(2, 0, 1)[None]
+        weight, bias = layer.weight, layer.bias
+        convolve = upsampled_conv if self.doublings else partial(F.conv2d, padding=1)
+        of_place = convolve(places, weight, bias)  # type: ignore[operator, arg-type]
+        of_latent = conv_of_constant(latents, weight, tuple(of_place.shape[-2:]))  # type: ignore[arg-type]
+        return of_latent + of_place.contiguous(memory_format=torch.channels_last)
 
 
 def mixture_error(
@@ -89,7 +104,7 @@ def mask_divergence(log_masks: Float[Tensor, "B K H W"], log_painted: Float[Tens
 
 def blend(pictures: Float[Tensor, "B K 3 H W"], log_masks: Float[Tensor, "B K H W"]) -> Float[Tensor, "B 3 H W"]:
     """Σ_k m_k μ_k."""
-    return torch.einsum("bkchw,bkhw->bchw", pictures, log_masks.exp())
+    return (pictures.contiguous() * log_masks.exp().unsqueeze(2)).sum(1)
 
 
 def blend_error(

@@ -163,4 +163,4 @@ class UNetAttention(nn.Module):
         if (of_slot := self.conditioning.first(context, of_context, (h, w))) is not None:
             first = first.add_(of_slot)
         shared = F.conv2d(features, of_features, padding=1)
-        return first.unflatten(0, (-1, slots)).add_(shared.unsqueeze(1)).flatten(0, 1)
+        return (first.unflatten(0, (-1, slots)) + shared.unsqueeze(1)).flatten(0, 1)

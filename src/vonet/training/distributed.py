@@ -92,7 +92,8 @@ def average_gradients(parameters: Sequence[nn.Parameter], processes: Processes) 
     distributed.all_reduce(flat)
     present, flat = flat[: len(parameters)], flat[len(parameters) :] / processes.count
     for has, p, gradient in zip(present.tolist(), parameters, flat.split([p.numel() for p in parameters]), strict=True):
-        p.grad = gradient.view_as(p).clone() if has else None
+        # In the parameter's order in memory, as autograd leaves gradients and the fused optimiser expects them.
+        p.grad = torch.empty_like(p).copy_(gradient.view_as(p)) if has else None
 
 
 def all_the_same(number: int, processes: Processes) -> bool:

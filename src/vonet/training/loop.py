@@ -70,7 +70,8 @@ class Training:
 
     def step(self) -> Update:
         """One gradient update."""
-        self.model.train()
+        if not self.model.training:  # setting the mode of every part takes its time
+            self.model.train()
         self.segments.watch(self.model)
         weights = {name: weight(self.update) for name, weight in self.config.weights.items()}
         found = Update()
@@ -151,8 +152,7 @@ class Training:
         for name, tensor in parts["optimizer"].items():
             number, _, key = name.partition("/")
             moments.setdefault(int(number), {})[key] = tensor
-        groups = self.optimizer.rule.state_dict()["param_groups"]
-        self.optimizer.rule.load_state_dict({"state": moments, "param_groups": groups})
+        self.optimizer.recall(moments)
         self.segments.recall((parts["segments"], facts["segments"]))
         torch.set_rng_state(parts["random"]["cpu"])
         if "cuda" in parts["random"] and torch.cuda.is_available():

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 import torch
-from torch import nn
+from torch import Tensor, nn
 
 from vonet.errors import BadInput
 from vonet.schedule import Product, Schedule
@@ -75,18 +75,23 @@ class Optimizer:
         if self.largest is not None:
             everything = [p for group in self.parameters.values() for p in group]
             nn.utils.clip_grad_norm_(everything, self.largest, norm_type=torch.inf)
-        self._order_like_parameters()
         self.rule.step()
         self.rule.zero_grad()
         return norms
 
-    def _order_like_parameters(self) -> None:
-        """Give gradients and moments the parameter's order in memory, as the fused rule reads all three side by side
-        without looking at their strides. A checkpoint and an exchange between processes lose that order."""
-        for group in self.parameters.values():
-            for p in group:
-                if p.grad is not None and p.grad.stride() != p.stride():
-                    p.grad = torch.empty_like(p).copy_(p.grad)
-                for name, moment in self.rule.state.get(p, {}).items():
-                    if moment.shape == p.shape and moment.stride() != p.stride():
-                        self.rule.state[p][name] = torch.empty_like(p).copy_(moment)
+    def recall(self, moments: Mapping[int, Mapping[str, Tensor]]) -> None:
+        """Continue with these moments, by the number of the parameter. They get its order in memory, which a checkpoint
+        loses: the fused rule reads both side by side without looking at their strides."""
+        parameters = [p for group in self.rule.param_groups for p in group["params"]]
+        state = {
+            number: {name: ordered_like(parameters[number], tensor) for name, tensor in of_parameter.items()}
+            for number, of_parameter in moments.items()
+        }
+        self.rule.load_state_dict({"state": state, "param_groups": self.rule.state_dict()["param_groups"]})
+
+
+def ordered_like(parameter: Tensor, values: Tensor) -> Tensor:
+    """The values in the parameter's order in memory, where they have its shape."""
+    if values.shape != parameter.shape or values.stride() == parameter.stride():
+        return values
+    return torch.empty_like(parameter, dtype=values.dtype).copy_(values)
