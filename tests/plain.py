@@ -154,7 +154,8 @@ def slot_encoder(module, features: Tensor, log_masks: Tensor) -> Tensor:
     values = F.conv2d(features, module.value.weight[:, :, None, None], module.value.bias)
     masked = values.unsqueeze(1) * log_masks.exp().unsqueeze(2)  # B K D h w
     if isinstance(module, MaskPooling):
-        return masked.sum((-2, -1)) / log_masks.exp().sum((-2, -1)).unsqueeze(-1)
+        area = log_masks.exp().sum((-2, -1)).unsqueeze(-1)
+        return masked.sum((-2, -1)) / torch.where(area > module.smallest_area, area, module.smallest_area)
     return masked.mean((-2, -1))
 
 

@@ -195,6 +195,19 @@ def test_a_slot_sees_only_what_its_mask_covers(config):
     assert not torch.allclose(before[:, 1], after[:, 1])
 
 
+def test_an_empty_slot_pools_nothing_and_a_whole_one_its_mean():
+    """With a smallest area, traces of a mask no longer look like what they lie on."""
+    plainly, gently = (MaskPoolingConfig(smallest_area=area).build(4, 5) for area in (1e-6, 2.0))
+    gently.load_state_dict(plainly.state_dict())
+    features = torch.randn(1, 4, 6, 6)
+    masks = torch.stack([torch.full((6, 6), 1 - 1e-4), torch.full((6, 6), 1e-4)])[None]
+    of_trace, of_whole = plainly(features, masks.log())[0, 1], plainly(features, masks.log())[0, 0]
+    torch.testing.assert_close(of_trace, of_whole)  # the fault: a trace looks like the background
+    pooled = gently(features, masks.log())[0]
+    torch.testing.assert_close(pooled[0], of_whole)
+    torch.testing.assert_close(pooled[1], of_whole * 36e-4 / 2)
+
+
 def test_the_trajectory_is_a_gru_an_mlp_and_a_norm():
     module = Trajectory(TrajectoryConfig(), slot_dim=6).double()
     with torch.no_grad():
@@ -228,7 +241,7 @@ def test_a_slot_s_latent_depends_only_on_what_its_mask_covers():
     assert not torch.allclose(before[:, 1], after[:, 1])
 
 
-@pytest.mark.parametrize("pooling", [SlotEncoderConfig(), MaskPoolingConfig()])
+@pytest.mark.parametrize("pooling", [SlotEncoderConfig(), MaskPoolingConfig(), MaskPoolingConfig(smallest_area=400.0)])
 @pytest.mark.parametrize(("dtype", "tolerance"), [(torch.float32, 1e-5), (torch.float64, 1e-10)])
 def test_the_encoder_equals_its_plain_form(dtype, tolerance, pooling):
     """All shortcuts together: masks and slots of the paper's model, at a size where every one is in use."""

@@ -3,6 +3,10 @@
 Why: averaged over the frame, a small object's features arrive scaled down by its area. Averaged over the mask's own
 area, small objects reach the slot as strongly as large ones.
 
+A mask that has shrunk to nothing still has an average, that of the pixels where its last traces are. A spare slot then
+looks like the background's, competes with it and takes its place from frame to frame. `smallest_area` prevents this: an
+empty mask pools nothing, so an empty slot knows that it is empty.
+
 Measured: FG-ARI / mIoU 40 / 37 instead of 25 / 25 after 2.3 minutes of training at 32 px with a mixture
 likelihood, on 1,000 videos like MOVi-A (one seed, a prototype, not rerun).
 """
@@ -14,6 +18,7 @@ from dataclasses import dataclass
 from jaxtyping import Float
 from torch import Tensor
 
+from vonet.errors import BadInput
 from vonet.model.slots import SlotEncoder, SlotEncoderConfig
 
 
@@ -21,10 +26,22 @@ from vonet.model.slots import SlotEncoder, SlotEncoderConfig
 class MaskPoolingConfig(SlotEncoderConfig):
     """y = the mean of the values, weighted by the mask."""
 
+    smallest_area: float = 1e-6
+    """Cells; a mask with less area pools the values in proportion to its area. 1 or 2 cells let spare slots stay empty;
+    more also weakens small objects."""
+
+    def __post_init__(self) -> None:
+        if not self.smallest_area > 0:
+            raise BadInput(f"smallest_area is {self.smallest_area}; it must be more than 0")
+
     def build(self, feature_dim: int, slot_dim: int) -> MaskPooling:
         return MaskPooling(self, feature_dim, slot_dim)
 
 
 class MaskPooling(SlotEncoder):
+    def __init__(self, config: MaskPoolingConfig, feature_dim: int, slot_dim: int):
+        super().__init__(config, feature_dim, slot_dim)
+        self.smallest_area = config.smallest_area
+
     def weights(self, masks: Float[Tensor, "B K cells"]) -> Float[Tensor, "B K cells"]:
-        return masks / masks.sum(-1, keepdim=True).clamp_min(1e-6)
+        return masks / masks.sum(-1, keepdim=True).clamp_min(self.smallest_area)
