@@ -17,6 +17,7 @@ from vonet.variants.object_decoder import (
     PicturePositionsConfig,
     SlotPositions,
     SlotPositionsConfig,
+    SpreadConfig,
     alignment,
     grid,
     middle_and_extent,
@@ -128,6 +129,31 @@ def test_the_picture_reaches_from_minus_one_to_one():
     assert cells.tolist()[0] == [-0.5, -0.75]
     assert cells.tolist()[-1] == [0.5, 0.75]
     assert waves(cells, 3).shape == (8, 2 + 3 * 4)
+
+
+@pytest.mark.parametrize("positions", POSITIONS)
+def test_with_the_spread_of_the_colours_each_slot_answers_for_itself(positions):
+    """Error of the picture and spread add up to the error of each slot's own colour, weighted by its share."""
+    part, (frames, latents, log_masks) = decoder(positions, spread=SpreadConfig()).eval(), inputs()
+    losses = part(frames, latents, log_masks, 0)
+    colours, log_alphas = part.paint(latents, log_masks)
+    alone = (colours - frames.unsqueeze(1)).square().sum(2) / (2 * part.sigma**2)
+    expected = (log_alphas.exp() * alone).sum((1, 2, 3)) / 4
+    torch.testing.assert_close(losses["reconstruction"] + losses["spread"], expected, atol=1e-10, rtol=1e-10)
+
+
+def test_the_picture_does_not_tell_alpha_from_colour_and_the_spread_does():
+    """A quarter of the share and four times the contrast paint the same pixels."""
+    background, foreground = torch.zeros(1, 3, 2, 2), torch.full((1, 3, 2, 2), 0.2)
+    pictures, spreads = [], []
+    for share in (1.0, 0.25):
+        colours = torch.stack([background, foreground / share], dim=1)
+        alphas = torch.tensor([1 - share + 1e-9, share])[None, :, None, None].expand(1, 2, 2, 2)
+        pictures.append((alphas.unsqueeze(2) * colours).sum(1))
+        spreads.append(SpreadConfig()(colours, alphas.log(), pictures[-1]).item())
+    torch.testing.assert_close(*pictures)
+    assert spreads[0] == pytest.approx(0, abs=1e-6)
+    assert spreads[1] == pytest.approx(0.25 * 0.75 * 0.8**2 * 3 * 4)
 
 
 def test_the_two_masks_teach_each_other_and_each_is_fixed_while_it_teaches():

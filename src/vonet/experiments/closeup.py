@@ -18,7 +18,13 @@ from vonet.training.optimizer import GroupConfig, OptimizerConfig
 from vonet.training.replay import ReplayConfig
 from vonet.variants.mask_pooling import MaskPoolingConfig
 from vonet.variants.normed_attention import NormedAttentionConfig
-from vonet.variants.object_decoder import AlignmentConfig, AreaPriceConfig, ObjectDecoderConfig, SlotPositionsConfig
+from vonet.variants.object_decoder import (
+    AlignmentConfig,
+    AreaPriceConfig,
+    ObjectDecoderConfig,
+    SlotPositionsConfig,
+    SpreadConfig,
+)
 from vonet.variants.reduced_unet import ReducedUNetAttentionConfig
 from vonet.variants.scale_shift import ScaleShiftConfig
 
@@ -29,8 +35,8 @@ def vonet_closeup() -> Experiment[VONetConfig]:
     """On `vonet generate A --camera-distance 0.6 --objects 2 4 --size 32`. Unfinished: no training has run to its end.
 
     The alignment of attention and decoder masks starts at update 750, when both show objects. The price of area rises
-    when most objects have a slot and ends the splitting of objects among spare slots. It also makes masks too tight, so
-    it falls again before the learning rate does (docs/log.md).
+    when most objects have a slot and ends the splitting of objects among spare slots. It also makes masks tighter, so
+    it falls again. The spread of the colours keeps alphas, and so masks, from shrinking (docs/log.md).
     """
     updates = 20_000
     rate = Schedule(((0, 5e-5), (200, 1e-3), (updates * 6 // 10, 1e-3), (updates, 5e-5)))
@@ -57,6 +63,7 @@ def vonet_closeup() -> Experiment[VONetConfig]:
                 hidden=(64, 64, 64),
                 positions=SlotPositionsConfig(),
                 alignment=AlignmentConfig(),
+                spread=SpreadConfig(),
                 price=AreaPriceConfig(half=1 / 256),
             ),
             enlargement="bilinear",
@@ -68,7 +75,8 @@ def vonet_closeup() -> Experiment[VONetConfig]:
             weights={
                 "reconstruction": constant(1.0),
                 "alignment": Schedule(((750, 0.0), (1_250, 0.1))),
-                "area": Schedule(((1_000, 0.0), (2_500, 3.0), (5_000, 3.0), (8_000, 0.5))),
+                "spread": Schedule(((1_000, 0.0), (2_500, 0.5))),
+                "area": Schedule(((1_000, 0.0), (2_500, 1.5), (4_000, 1.5), (6_000, 0.5))),
                 "kl": Schedule(((0, 0.0), (6_000, 0.2 / SLOT_DIM))),
             },
             optimizer=OptimizerConfig(

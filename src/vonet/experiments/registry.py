@@ -68,6 +68,7 @@ _PARTS = {
     "variants.normed_attention": ("NormedAttentionConfig",),
     "variants.object_decoder": (
         *("ObjectDecoderConfig", "PicturePositionsConfig", "SlotPositionsConfig", "AlignmentConfig", "AreaPriceConfig"),
+        "SpreadConfig",
     ),
     "baselines.mixture": ("MixtureConfig",),
     "baselines.monet": ("MONetConfig",),

@@ -15,7 +15,8 @@ Measured on close-ups of level A at 32 px, seed 0: with positions as seen from e
 alignment, had 2.5 / 28 after 500 and 31 / 52 after 3,000; the two have not been run side by side (docs/log.md).
 
 Optionally the two masks teach each other (`AlignmentConfig`): what a slot sees and where it says it is should agree.
-And slots can be charged for the area that they use (`AreaPriceConfig`), so that those not needed stay empty.
+Slots can be held to paint the colours that are there (`SpreadConfig`), so that alphas mean something. And they can be
+charged for the area that they use (`AreaPriceConfig`), so that those not needed stay empty.
 """
 
 from __future__ import annotations
@@ -171,6 +172,24 @@ def divergence(log_p: Float[Tensor, "B K cells"], log_q: Float[Tensor, "B K cell
 
 
 @dataclass(frozen=True, kw_only=True)
+class SpreadConfig:
+    """How far the colours of slots that share a pixel lie apart: Σ_k alpha_k |c_k − x̂|² with x̂ = Σ_k alpha_k c_k.
+
+    The picture alone does not tell alpha from colour: half an alpha with twice the contrast paints the same pixel. Then
+    alphas shrink, and with them the masks. With this loss a slot has to paint the colour that is there. At weight 1 both
+    add up to Σ_k alpha_k |c_k − x|², the error of each slot by itself."""
+
+    def __call__(
+        self,
+        colours: Float[Tensor, "B K 3 h w"],
+        log_alphas: Float[Tensor, "B K h w"],
+        picture: Float[Tensor, "B 3 h w"],
+    ) -> Float[Tensor, " B"]:
+        apart = (colours - picture.unsqueeze(1)).square().sum(2)
+        return (log_alphas.exp() * apart).sum((1, 2, 3))
+
+
+@dataclass(frozen=True, kw_only=True)
 class AreaPriceConfig:
     """Σ_k log(1 + a_k / half), where a_k is the share of the picture that slot k says it has. It is concave: of two
     slots that could paint the same pixels as well, the larger takes them. Without it nothing decides who paints a plain
@@ -198,6 +217,7 @@ class ObjectDecoderConfig:
     """In training, only every n-th pixel of every n-th row is reconstructed, from a random offset per update. More is
     cheaper and noisier."""
     alignment: AlignmentConfig | None = None
+    spread: SpreadConfig | None = None
     price: AreaPriceConfig | None = None
 
     def __post_init__(self) -> None:
@@ -208,7 +228,7 @@ class ObjectDecoderConfig:
 
     @property
     def losses(self) -> tuple[str, ...]:
-        optional = {"alignment": self.alignment, "area": self.price}
+        optional = {"alignment": self.alignment, "spread": self.spread, "area": self.price}
         return ("reconstruction", *(name for name, part in optional.items() if part is not None))
 
     def build(self, latent_dim: int, size: tuple[int, int]) -> ObjectDecoder:
@@ -224,7 +244,7 @@ class ObjectDecoder(nn.Module):
                 f"use a size that is a multiple of {config.reduction}"
             )
         self.size, self.reduction, self.sigma = size, config.reduction, config.sigma
-        self.aligned, self.price = config.alignment is not None, config.price
+        self.aligned, self.spread, self.price = config.alignment is not None, config.spread, config.price
         width = config.hidden[0]
         self.latent = linear(latent_dim, width, "relu", bias=False)
         self.positions = config.positions.build(width, size)
@@ -283,6 +303,8 @@ class ObjectDecoder(nn.Module):
         if self.aligned:
             seen = F.interpolate(log_masks, size=self.size, mode="bilinear", align_corners=False)[..., rows, columns]
             losses["alignment"] = share * alignment(seen.log_softmax(dim=1).flatten(2), log_alphas.flatten(2))
+        if self.spread is not None:
+            losses["spread"] = share * self.spread(colours, log_alphas, picture) / (2 * self.sigma**2)
         if self.price is not None:
             losses["area"] = self.price(log_alphas.flatten(2))
         return losses
