@@ -11,8 +11,8 @@ from vonet.errors import BadInput
 ABOUT = "generate a world, train on it, score, segment and report"
 DESCRIPTION = "Finished steps are used again, so after Ctrl-C the same command continues."
 
-EXPERIMENT = "vonet-sprites"
-VIDEOS = {"train": 300, "validation": 64}
+EXPERIMENT, SHIPPED = "vonet-closeup-quick", "vonet-closeup"
+VIDEOS = {"train": 1_000, "validation": 64}
 
 
 def add_options(parser: ArgumentParser) -> None:
@@ -31,40 +31,50 @@ def demo(out: Path, updates: int | None = None, seed: int = 0) -> None:
     from vonet import experiments
     from vonet.data.generate import generate
     from vonet.data.scenes.video import WorldConfig
-    from vonet.data.sprites import SpritesConfig
     from vonet.data.work import cores
     from vonet.evaluation.compare import compare
     from vonet.evaluation.evaluate import evaluate
+    from vonet.evaluation.report import EVALUATION
     from vonet.experiments import weights
     from vonet.figures.report import report
     from vonet.serving.segment import segment_to_files
     from vonet.training.run import TrainOptions, train_to_the_end, trainable
 
     begin = time.monotonic()
-    world, trained, untrained = out / "world", out / "trained", out / "untrained"
+    world, trained, untrained, shipped = (out / name for name in ("world", "trained", "untrained", "shipped"))
     experiment = experiments.get(EXPERIMENT)
 
-    print(f"1. A world of {sum(VIDEOS.values())} videos: coloured shapes that drift (vonet generate sprites).")
-    generate(SpritesConfig(), VIDEOS, world, cores())
+    print(
+        f"1. A world of {sum(VIDEOS.values())} videos: rendered objects, thrown and colliding, from close by\n"
+        "   (vonet generate A --camera-distance 0.6 --objects 2 4 --size 32)."
+    )
+    generate(WorldConfig("A", size=32, objects=(2, 4), camera_distance=0.6), VIDEOS, world, cores())
 
     updates = updates or trainable(experiment).updates
-    print(f"2. VONet learns from {VIDEOS['train']} of them, without labels (vonet train {EXPERIMENT}).")
-    options = TrainOptions(seed=seed, updates=updates, evaluate_every=max(1, updates // 5), videos=8)
+    print(f"2. VONet learns from {VIDEOS['train']} of them, from scratch, without labels (vonet train {EXPERIMENT}).")
+    print("   Scores on the way are those of the first 16 validation videos.")
+    options = TrainOptions(seed=seed, updates=updates, evaluate_every=max(1, updates // 5), videos=16)
     if not train_to_the_end(experiment, world, trained, options):
         print(f"   {trained} is trained already.")
 
-    print(f"3. Scores on {VIDEOS['validation']} videos it was not trained on, beside the same model untrained.")
+    print(
+        f"3. Scores on {VIDEOS['validation']} videos it was not trained on. Beside it: the same model untrained, and\n"
+        f"   {SHIPPED}, which comes with vonet and was trained for longer ({experiments.get(SHIPPED).cost})."
+    )
     weights.save(untrained, experiment.build_model(seed=seed), experiment)
-    for folder in (trained, untrained):
-        scores = evaluate(folder, world)
+    found = {trained: trained, untrained: untrained}
+    if SHIPPED in weights.shipped():
+        found[shipped] = weights.SHIPPED / SHIPPED
+    for folder, path in found.items():
+        scores = evaluate(path, world)
         assert scores is not None, "the demo is one process"
-        scores.write_beside(folder)
-    print(compare([trained, untrained]).table())
+        scores.write_beside(path, folder / EVALUATION)
+    print(compare(list(found)).table())
 
-    print("4. Objects of a rendered video, found and followed by `mixture`, which does not learn (vonet segment).")
+    print("4. Objects of a larger video of this kind, found and followed by what you trained (vonet segment).")
     rendered = out / "rendered"
-    generate(WorldConfig("A", objects=(3, 6)), {"test": 1}, rendered, cores())
-    segment_to_files([rendered], out / "segmented", weights.DEFAULT, split="test", overwrite=True, say=_say)
+    generate(WorldConfig("A", size=128, objects=(2, 4), camera_distance=0.6), {"test": 1}, rendered, cores())
+    segment_to_files([rendered], out / "segmented", trained, split="test", overwrite=True, say=_say)
 
     page = report(trained, world, videos=4)
     print(f"\nAll of it took {(time.monotonic() - begin) / 60:.1f} minutes. Look at")

@@ -36,6 +36,7 @@ class _Entry:
 def _entries() -> Iterator[tuple[str, _Entry]]:
     yield "vonet-sprites", _Entry("sprites", "vonet_sprites")
     yield "vonet-closeup", _Entry("closeup", "vonet_closeup")
+    yield "vonet-closeup-quick", _Entry("closeup", "vonet_closeup_quick")
     for level in LEVELS:
         yield f"vonet-movi-{level}", _Entry("vonet", "vonet_movi", (level,))
     for level in "cde":

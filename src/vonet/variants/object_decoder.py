@@ -176,8 +176,8 @@ class SpreadConfig:
     """How far the colours of slots that share a pixel lie apart: Σ_k alpha_k |c_k − x̂|² with x̂ = Σ_k alpha_k c_k.
 
     The picture alone does not tell alpha from colour: half an alpha with twice the contrast paints the same pixel. Then
-    alphas shrink, and with them the masks. With this loss a slot has to paint the colour that is there. At weight 1 both
-    add up to Σ_k alpha_k |c_k − x|², the error of each slot by itself."""
+    alphas shrink, and with them the masks. With this loss a slot has to paint the colour that is there. At weight 1 it
+    adds up with the picture's error to Σ_k alpha_k |c_k − x|², the error of each slot by itself."""
 
     def __call__(
         self,
