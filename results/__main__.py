@@ -92,6 +92,21 @@ def sprites_table() -> str:
     return _table(["method"], SCORES.values(), rows)
 
 
+def closeup_table() -> str:
+    """`vonet-closeup` beside the same model untrained and beside methods without learning."""
+    folder = HERE / "vonet-closeup"
+    trained, untrained = seeds_of(folder), [means_of(folder / "untrained.csv")]
+    rows = [
+        ["`vonet-closeup`, streaming", *_cells(trained, "model")],
+        ["`vonet-closeup`, offline", *_cells(trained, "offline")],
+        ["the same, untrained", *_cells(untrained, "model")],
+        ["`mixture` (no learning)", *_cells(trained[:1], "mixture (no learning)")],
+        ["k-means", *_cells(trained[:1], "k-means")],
+        ["blocks", *_cells(trained[:1], "blocks")],
+    ]
+    return _table(["method"], SCORES.values(), rows)
+
+
 def methods_table() -> str:
     """The laptop trainings of the six other methods, streaming."""
     rows = []
@@ -107,9 +122,9 @@ def methods_table() -> str:
 def tables() -> dict[Path, dict[str, str]]:
     """What each page shows, by the name in its marker."""
     return {
-        README: {"mixture": mixture_table(["level-a", "movi-a"]), "sprites": sprites_table()},
+        README: {"closeup": closeup_table(), "mixture": mixture_table(["level-a", "movi-a"])},
         METHODS: {"mixture": mixture_table(MIXTURE)},
-        LOG: {"methods": methods_table()},
+        LOG: {"sprites": sprites_table(), "methods": methods_table()},
     }
 
 

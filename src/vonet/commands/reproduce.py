@@ -24,7 +24,11 @@ SCORES = ("fg_ari", "miou", "offline_fg_ari", "offline_miou")
 
 
 def add_options(parser: ArgumentParser) -> None:
-    parser.add_argument("what", metavar="WHAT", help="sprites (a quarter of an hour on two cores) or methods (hours)")
+    parser.add_argument(
+        "what",
+        metavar="WHAT",
+        help="closeup (an hour per seed on one core), sprites (a quarter of an hour) or methods (hours)",
+    )
     parser.add_argument("--only", metavar="EXPERIMENT", help="just this experiment")
     parser.add_argument("--seeds", type=int, nargs="+", metavar="SEED", help="just these seeds")
     parser.add_argument("--out", type=Path, default=Path("reproduced"), help="where runs go (default: reproduced)")
@@ -52,7 +56,9 @@ def reported() -> dict[str, tuple[Reported, ...]]:
 
     videos = {"train": 300, "validation": 64}
     level_a = WorldConfig("A", size=64, frames=24, seed=0, objects=(3, 6))
+    closeup = WorldConfig("A", size=32, frames=24, seed=0, objects=(2, 4), camera_distance=0.6)
     return {
+        "closeup": (Reported("vonet-closeup", closeup, {"train": 3_000, "validation": 128}, seeds=(0, 1)),),
         "sprites": (Reported("vonet-sprites", SpritesConfig(), videos, seeds=(0, 1, 2)),),
         "methods": tuple(Reported(f"{method}-laptop-a", level_a, videos, seeds=(0,)) for method in BASELINES),
     }
