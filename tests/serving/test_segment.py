@@ -321,7 +321,10 @@ REFUSED = {
     "start": (lambda folder: good(folder, "--start", "soon"), "start is 'soon'; possible are"),
     "late": (lambda folder: good(folder, "--start", "99"), "walk ends before the start that was asked for: it has 6"),
     "fit": (lambda folder: good(folder, "--fit", "pad"), "fit is 'pad'; possible are 'stretch', 'crop', 'letterbox'"),
-    "background": (lambda folder: good(folder, "--background", "hide"), "background is 'hide'; possible are 'drop', 'k"),
+    "background": (
+        lambda folder: good(folder, "--background", "hide"),
+        "background is 'hide'; possible are 'drop', 'k",
+    ),
     "min-area": (lambda folder: good(folder, "--min-area", "tiny"), "min-area is 'tiny'; possible are pixels (200)"),
     "min-frames": (lambda folder: good(folder, "--min-frames", 0), "min-frames is 0; possible are 1 (no limit)"),
     "write": (lambda folder: good(folder, "--write", "movie"), "there is no output 'movie'; there are overlay,"),

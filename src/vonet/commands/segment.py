@@ -34,7 +34,7 @@ def add_options(parser: ArgumentParser) -> None:
         help="which outputs, of overlay,tracks (the default),masks,coco,ytvis,mot,npz, or all",
     )
     parser.add_argument(
-        "--background", help="drop (default) leaves out background and rims, keep has every segment as an object"
+        "--background", help="drop (default) leaves out background and thin rims, keep has every segment as an object"
     )
     parser.add_argument(
         "--min-area",

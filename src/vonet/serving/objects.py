@@ -1,4 +1,4 @@
-"""Which segments are objects: not the background, no rims, not too small, not too brief.
+"""Which segments are objects: not the background, not thin, not too small, not too brief.
 
 Decided once for a whole video, so that all outputs agree. Where a video has true ids, the decision is scored.
 """
@@ -19,11 +19,11 @@ from vonet.errors import BadInput, check_choice
 from vonet.serving.tracks import Row, Tracks
 
 Background = Literal["drop", "keep"]
-Reason = Literal["background", "rim", "small", "brief"]
+Reason = Literal["background", "thin", "small", "brief"]
 """Why a segment is no object."""
 
 MIN_CORE = 0.1
-"""A segment with a smaller share of its pixels inside is a rim: a line of mixed colours around an object."""
+"""A segment with a smaller share of its pixels inside is thin: a rim of mixed colours around an object, a highlight."""
 MIN_OVERLAP = 0.5
 """Intersection over union, over the video, with which a segment is counted as a true object."""
 
@@ -32,7 +32,7 @@ MIN_OVERLAP = 0.5
 class ObjectRule:
     """What counts as an object.
 
-    background: "drop" leaves out background (`interface/background.py`) and rims; "keep" counts all as objects.
+    background: "drop" leaves out background (`interface/background.py`) and thin segments; "keep" has all.
     min_area: mean area of an object where it is seen, in pixels ("200") or as a share of the frame ("0.1%").
     min_frames: frames in which it is seen; of shorter videos all frames.
     """
@@ -65,7 +65,7 @@ class ObjectRule:
             elif row.frames < min(self.min_frames, tracks.frames):
                 found[row.id] = "brief"
             elif self.background == "drop" and row.core < MIN_CORE:
-                found[row.id] = "rim"
+                found[row.id] = "thin"
         return found
 
 
