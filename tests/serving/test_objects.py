@@ -97,7 +97,7 @@ def test_another_evaluator_finds_no_false_objects(segmented, tmp_path):
         found = read.loc[t + 1]
         for one, row in found.iterrows():
             rows, columns = np.nonzero(frame == one)
-            assert (row.X, row.Y) == (columns.min(), rows.min())
+            assert (columns.min(), rows.min()) == (row.X, row.Y)
             assert (row.Width, row.Height) == (np.ptp(columns) + 1, np.ptp(rows) + 1)
         far = np.array([[1 - overlap(true[t] == one, frame == other) for other in found.index] for one in (1, 2, 3)])
         distances = np.where(far > 0.5, np.nan, far)
