@@ -11,7 +11,8 @@ from vonet.writing import written_aside
 
 
 def write_curves(path: Path, log: Sequence[Mapping[str, Any]], trivial: Mapping[str, Mapping[str, float]]) -> None:
-    """Every loss in a panel of its own, and the scores with the best method without learning as a dotted line."""
+    """Every loss in a panel of its own, and the scores on the validation videos, with the best method without learning
+    as a dotted line that is named."""
     import matplotlib
 
     matplotlib.use("agg")
@@ -28,9 +29,10 @@ def write_curves(path: Path, log: Sequence[Mapping[str, Any]], trivial: Mapping[
         updates, values = [e["update"] for e in scores], [e["scores"][name] for e in scores]
         panels[0][-1].plot(updates, values, "o-", color=colour, label=spoken)
         if trivial:
-            best = max(scores[name] for scores in trivial.values())
-            panels[0][-1].axhline(best, color=colour, linestyle=":", label=f"{spoken}, best method without learning")
-    panels[0][-1].set_title("scores")
+            best = max(trivial, key=lambda method: trivial[method][name])
+            label = f"{spoken} of {best}, the best without learning"
+            panels[0][-1].axhline(trivial[best][name], color=colour, linestyle=":", label=label)
+    panels[0][-1].set_title("scores on validation videos")
     panels[0][-1].set_ylim(-0.05, 1.05)
     panels[0][-1].legend(fontsize=7)
     for panel in panels[0]:
