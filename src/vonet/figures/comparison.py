@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from vonet.experiments import paper_scores
-from vonet.figures.names import spoken_method
+from vonet.figures.names import plain_name, spoken_method
 from vonet.figures.plots import SCORES, WIDTH, plotting, saved
 from vonet.figures.sheet import colours
 from vonet.writing import written_aside
@@ -203,7 +203,7 @@ def _best_without_learning(found: Comparison) -> dict[tuple[str, str], str]:
 
 
 def _listed(names: Iterable[str]) -> str:
-    return " or ".join(dict.fromkeys(names))
+    return " or ".join(dict.fromkeys(plain_name(name) for name in names))
 
 
 def ablation_labels(methods: Sequence[str]) -> dict[str, str]:

@@ -41,7 +41,7 @@ def write_mask_sheet(path: Path, model: Any, videos: Sequence[Video]) -> None:
         ids = np.unique(ids, return_inverse=True)[1].reshape(ids.shape) + 1  # a model's own labels may be any numbers
         matching = matched(ids, true_ids)
         rows.append(frames[times])
-        labels.append(video.name[-LABEL:])
+        labels.append(video.name[-LABEL:].lstrip("-_/ "))
         if true_ids is not None:
             rows.append(_painted(matching.true_numbered(true_ids[times])))
             labels.append("true objects")

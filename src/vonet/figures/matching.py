@@ -34,6 +34,14 @@ class Matching:
         """Predicted ids as numbers."""
         return _renumbered(ids, self.of_slots)
 
+    def tint(self) -> UInt8[np.ndarray, "ids 3"]:
+        """The colour of each predicted id. Several may be background: they have one colour, and stay several."""
+        colour = paints(max(self.of_slots.values()))
+        found = np.zeros((max(self.of_slots) + 1, 3), np.uint8)
+        for one, number in self.of_slots.items():
+            found[one] = colour[number]
+        return found
+
     def true_numbered(self, ids: Integer[np.ndarray, "*any"]) -> Integer[np.ndarray, "*any"]:
         """True ids as numbers."""
         return _renumbered(ids, self.of_objects)

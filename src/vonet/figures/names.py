@@ -35,6 +35,11 @@ def spoken_method(name: str) -> str:
     return f"{METHODS[method]} ({PARTS.get(rest, rest)})" if rest else METHODS[method]
 
 
+def plain_name(reference: str) -> str:
+    """Of a method without learning, where it is said otherwise that it does not learn."""
+    return reference.removesuffix(" (no learning)")
+
+
 def distinct_names(spoken: Mapping[str, str]) -> dict[str, str]:
     """The spoken name of each run; with the run's own where several have the same."""
     shared: Sequence[str] = list(spoken.values())

@@ -76,14 +76,12 @@ def _summary(experiment: Experiment, folder: Path | None) -> str:
 
 
 def _told(videos: Videos) -> str:
-    made_by = videos.made_by
+    made_by, number = videos.made_by, f"{len(videos)} {{}}video{'' if len(videos) == 1 else 's'}"
     if made_by.get("command") == "prepare":
-        return f"{len(videos)} prepared videos"
+        return number.format("prepared ")
     if "level" in made_by:
-        return f"{len(videos)} generated videos of level {made_by['level']}"
-    if made_by:
-        return f"{len(videos)} generated videos"
-    return f"{len(videos)} videos ({videos.layout})"
+        return f"{number.format('generated ')} of level {made_by['level']}"
+    return number.format("generated ") if made_by else f"{number.format('')} in {videos.layout}"
 
 
 def run_data(folder: Path | None) -> Path:

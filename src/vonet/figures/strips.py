@@ -34,10 +34,10 @@ def write_masks(path: Path, runs: Mapping[str, Sequence[Watched]]) -> list[Path]
         labels.append("input")
         if watched[0].true_ids is not None:
             numbers = matched(watched[0].ids, watched[0].true_ids).true_numbered(watched[0].true_ids)
-            rows.append(_over(watched[0].frames[times], numbers[times]))
+            rows.append(_over(watched[0].frames[times], numbers[times], paints(int(numbers.max()))))
             labels.append("true objects")
         for name, seen in zip(runs, watched, strict=True):
-            rows.append(_over(seen.frames[times], _numbers(seen)[times]))
+            rows.append(_over(seen.frames[times], seen.ids[times], matched(seen.ids, seen.true_ids).tint()))
             labels.append(name)
     return _write_sheet(path, rows, labels)
 
@@ -51,9 +51,11 @@ def write_foreground(path: Path, runs: Mapping[str, Sequence[Watched]]) -> list[
             continue
         times = _times(watched[0])
         true = matched(watched[0].ids, true_ids).true_numbered(true_ids)
-        shown = {"true objects": true, **{name: _numbers(seen) for name, seen in zip(runs, watched, strict=True)}}
-        for name, numbers in shown.items():
-            rows.append(np.stack([_alone(numbers[t], true_ids[t] != 0) for t in times]))
+        shown = {"true objects": (true, paints(int(true.max())))}
+        for name, seen in zip(runs, watched, strict=True):
+            shown[name] = seen.ids, matched(seen.ids, true_ids).tint()
+        for name, (ids, tint) in shown.items():
+            rows.append(np.stack([_alone(ids[t], true_ids[t] != 0, tint) for t in times]))
             labels.append(name)
     return _write_sheet(path, rows, labels) if rows else []
 
@@ -91,15 +93,15 @@ def write_divergence(path: Path, videos: Sequence[Watched]) -> list[Path]:
         for (above, below), video in zip(panels.T, videos, strict=True):
             assert video.divergence is not None
             times = _times(video, columns=6)
-            above.imshow(sheet_of([_over(video.frames[times], _numbers(video)[times])]))
+            found = matched(video.ids, video.true_ids)
+            above.imshow(sheet_of([_over(video.frames[times], video.ids[times], found.tint())]))
             above.axis("off")
             above.set_title(video.name)
-            numbers = matched(video.ids, video.true_ids).of_slots
-            tints = paints(max(numbers.values())) / 255
+            tints = found.tint() / 255
             for slot in range(video.slots):
-                number = numbers.get(slot + 1)  # a slot without a pixel has no colour
+                number = found.of_slots.get(slot + 1)  # a slot without a pixel has no colour
                 label = f"slot {slot + 1}" + {None: " (no pixel)", BACKGROUND: " (background)"}.get(number, "")
-                look = {"color": "0.8", "linestyle": ":"} if number is None else {"color": tints[number]}
+                look = {"color": "0.8", "linestyle": ":"} if number is None else {"color": tints[slot + 1]}
                 frames = np.arange(1, len(video.frames) + 1)
                 below.plot(frames, video.divergence[:, slot], linewidth=1.2, label=label, **look)
             below.set(xlabel="frame", ylim=(0, None))
@@ -142,20 +144,21 @@ def _enlarged(pictures: np.ndarray) -> np.ndarray:
     return pictures.repeat(scale, axis=1).repeat(scale, axis=2)
 
 
-def _over(frames: UInt8[np.ndarray, "T h w 3"], ids: Integer[np.ndarray, "T h w"]) -> UInt8[np.ndarray, "T H W 3"]:
-    pairs = zip(_enlarged(frames), _enlarged(ids), strict=True)
-    tint = paints(int(ids.max()))
+def _over(
+    frames: UInt8[np.ndarray, "T h w 3"], ids: Integer[np.ndarray, "T h w"], tint: UInt8[np.ndarray, "ids 3"]
+) -> UInt8[np.ndarray, "T H W 3"]:
+    """Colours over the frames in grey, whose own colours would change them."""
+    grey = frames.mean(axis=-1, keepdims=True).astype(np.uint8).repeat(3, axis=-1)
+    pairs = zip(_enlarged(grey), _enlarged(ids), strict=True)
     return np.stack([overlaid(frame, number, OPACITY, tint) for frame, number in pairs])
 
 
-def _numbers(video: Watched) -> Integer[np.ndarray, "T H W"]:
-    return matched(video.ids, video.true_ids).numbered(video.ids)
-
-
-def _alone(ids: Integer[np.ndarray, "h w"], shown: np.ndarray) -> UInt8[np.ndarray, "H W 3"]:
+def _alone(
+    ids: Integer[np.ndarray, "h w"], shown: np.ndarray, tint: UInt8[np.ndarray, "ids 3"]
+) -> UInt8[np.ndarray, "H W 3"]:
     """Ids as colours where something is to be shown, with white boundaries between them."""
     large, inside = _enlarged(ids[None])[0], _enlarged(shown[None])[0]
-    picture = paints(int(ids.max()))[large]
+    picture = tint[large]
     picture[boundaries(large)] = 255
     picture[~inside] = NOTHING
     return picture
