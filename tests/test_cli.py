@@ -31,6 +31,7 @@ def test_demo_learns_scores_segments_and_reports_and_uses_again_what_there_is(mo
     for row in ("vonet-sprites (trained)", "vonet-sprites (untrained)"):  # a score counts beside the untrained model's
         assert row in said
     assert "by `mixture`, which does not learn" in said
+    assert "To save time, scores meanwhile are of 1 of the 1 videos of step 3." in said
     assert weights.load(tmp_path / "demo/trained")[1].name == "vonet-sprites"
     assert (tmp_path / "demo/trained/report.html").stat().st_size > 10_000
     assert len(list((tmp_path / "demo/segmented").rglob("*.mp4"))) == 1
