@@ -101,9 +101,8 @@ def prepare(path: Path | str, out: Path, config: PrepareConfig, workers: int) ->
         if not entries:
             raise BadInput(f"none of the {len(jobs)} videos of {path} can be read; the first problem: {problems[0]}")
         store.finish([entries[job.place] for job in jobs if job.place in entries])
-    grey = odd.get(GREY_VIDEO, [])
-    if grey and len(grey) == len(left) == len(jobs):
-        del odd[GREY_VIDEO]  # the weights will know grey videos
+    if len(odd.get(GREY_VIDEO, ())) == len(left):
+        odd.pop(GREY_VIDEO, None)  # weights that are trained on these know grey videos
     return Prepared(problems, [_note(names, oddity, len(jobs)) for oddity, names in odd.items()])
 
 

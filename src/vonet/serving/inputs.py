@@ -51,7 +51,12 @@ def live_place(given: str, system: str = sys.platform) -> Place | None:
     if given.startswith(CAMERA) and not Path(given).exists():
         return _camera(given, given.removeprefix(CAMERA), system)
     if re.match(r"[A-Za-z][A-Za-z0-9+.-]+://", given):
-        parts = urlsplit(given)
+        try:
+            parts = urlsplit(given)
+        except ValueError:
+            raise BadInput(
+                f"{given!r} is no URL that can be read; give one such as https://example.org/clip.mp4"
+            ) from None
         host = parts.netloc.rpartition("@")[2]
         return Place(f"{parts.scheme}://{host}{parts.path}", given)
     return None
@@ -87,9 +92,8 @@ class LiveVideo(Video):
         try:
             container = av.open(place.address, format=place.kind, timeout=(SECONDS_TO_OPEN, SECONDS_TO_READ))
         except (av.FFmpegError, OSError, ValueError) as error:
-            why = getattr(error, "strerror", None) or error
             what = "is there such a camera, and may you use it?" if place.kind else "is the address right?"
-            raise BadInput(f"{place.spoken} cannot be opened ({why}): {what}") from None
+            raise BadInput(f"{place.spoken} cannot be opened ({self._why(error)}): {what}") from None
         if not container.streams.video:
             container.close()
             raise BadInput(f"{place.spoken} has no video in it; give a video or a picture that FFmpeg reads")
@@ -109,9 +113,13 @@ class LiveVideo(Video):
                     yield Shown(number, seconds, partial(upright_pixels, frame, size))
             except (av.FFmpegError, OSError, ValueError) as error:
                 after = "" if seconds is None else f" after second {seconds:.2f}"
-                self._damage = f"{self.place.spoken} broke off{after} ({getattr(error, 'strerror', None) or error})"
+                self._damage = f"{self.place.spoken} broke off{after} ({self._why(error)})"
         if size is None:
             raise BadInput(self._damage or f"{self.place.spoken} gave no frame that can be decoded")
+
+    def _why(self, error: Exception) -> str:
+        """What FFmpeg says, without the address, which may hold a password."""
+        return getattr(error, "strerror", None) or str(error).replace(self.place.address, self.place.spoken)
 
     @property
     def has_sound(self) -> bool:

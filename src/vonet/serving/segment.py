@@ -205,7 +205,8 @@ class _Work:
         self._span = options.span()
         self._segmenter = options.segmenter(model, video.name)
         self._about = {**about, "fit": self._segmenter.fit}
-        sound = video.path if isinstance(video, FileVideo) and has_sound(video.path) else None
+        sounds = Overlay in writers.values() and isinstance(video, FileVideo) and has_sound(video.path)
+        sound = video.files[0] if sounds else None
         slots = options.slots or model.slots
         self._source = Source(video.name, self._span.rate_of(video), slots, video.folder, sound)
         self._spent = {"reading": 0.0, "finding objects": 0.0, "writing": 0.0}
@@ -299,10 +300,17 @@ class _Work:
         return frame.ids.shape[0], frame.ids.shape[1]
 
     def _compare(self, frame: SegmentedFrame) -> None:
-        if self._truth is not None:
+        """With the true ids. Damage in these is no reason to stop."""
+        if self._truth is None:
+            return
+        try:
             true_ids = self._video.read_ids(frame.number, frame.number + 1)
-            assert true_ids is not None
-            self._truth.add(frame.ids, true_ids[0])
+        except BadInput as error:
+            self._truth = None
+            self._notes.append(f"the rule for objects is not scored: {error}")
+            return
+        assert true_ids is not None
+        self._truth.add(frame.ids, true_ids[0])
 
     # The second pass
 

@@ -12,6 +12,9 @@ CODEC = "aac"
 RATES = (8000, 11025, 12000, 16000, 22050, 24000, 32000, 44100, 48000)
 """Samples per second that the codec takes and players play."""
 
+FAR = 10.0
+"""Seconds into the file from which it is worth to jump there."""
+
 
 class Sound:
     """Sound of a file from a second on, encoded into another file beside its video, as far as the video has come."""
@@ -30,13 +33,22 @@ class Sound:
     def packets(self, until: float) -> Iterator[Any]:
         """Encoded sound of the seconds up to `until`, counted from the beginning."""
         while self._next is not None and self._next[0] < until:
-            yield from self._stream.encode(self._next[1])
-            self._next = next(self._frames, None)
+            yield from self._encoded(self._next[1])
+            self._next = None if self.problem else next(self._frames, None)
 
     def rest(self) -> Iterator[Any]:
         """What the encoder still holds."""
-        if self._stream is not None:
-            yield from self._stream.encode(None)
+        if self._stream is not None and not self.problem:
+            yield from self._encoded(None)
+
+    def _encoded(self, frame: Any) -> list[Any]:
+        import av
+
+        try:
+            return self._stream.encode(frame)
+        except (av.FFmpegError, ValueError):  # such as sound that changes its kind
+            self.problem = f"the sound of {self._path} cannot be kept to its end: the overlay has what comes before"
+            return []
 
     def close(self) -> None:
         self._frames.close()
@@ -49,6 +61,8 @@ class Sound:
             with closing(av.open(str(self._path.absolute()), metadata_errors="replace")) as container:
                 video: Any = container.streams.video[0]
                 first = float(video.start_time * video.time_base) if video.start_time is not None else 0.0
+                if self._begin > FAR:
+                    container.seek(round((first + self._begin - 1) * av.time_base))
                 for frame in container.decode(audio=0):
                     seconds = (frame.time or 0.0) - first - self._begin
                     if seconds >= 0:
