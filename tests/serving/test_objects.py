@@ -215,6 +215,19 @@ def test_where_there_are_true_ids_the_rule_is_scored(monkeypatch, tmp_path, caps
     assert right / matched > 0.9
 
 
+def test_damaged_true_ids_do_not_stop_the_segmentation(monkeypatch, tmp_path, capsys):
+    for t, frame in enumerate(table(frames=3)[0]):
+        (tmp_path / "walk").mkdir(exist_ok=True)
+        Image.fromarray(frame).save(tmp_path / f"walk/{t}.png")
+        Image.fromarray(np.zeros((96, 128), np.uint8)).save(tmp_path / f"walk/{t}_mask.png")
+    (tmp_path / "walk/1_mask.png").write_bytes(b"no picture")
+    run(monkeypatch, "segment", tmp_path / "walk", "--out", tmp_path / "out", "--write", "npz")
+    said = capsys.readouterr()
+    assert "vonet: note: the rule for objects is not scored: " in said.err
+    assert "By the true ids" not in said.out
+    assert len(np.load(tmp_path / "out/walk/ids.npz")["ids"]) == 3
+
+
 # In Python
 
 

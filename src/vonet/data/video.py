@@ -101,13 +101,12 @@ class Video(ABC):
             yield self.read(start, stop), self.read_ids(start, stop)
 
     def watch(self) -> Iterator[Shown]:
-        """One frame after the other, from the first to the last."""
-        number = 0
-        for frames, _ in self.pieces():
-            for frame in frames:
-                seconds = number / self.rate if self.rate else None
-                yield Shown(number, seconds, partial(np.asarray, frame))
-                number += 1
+        """One frame after the other, from the first to the last; ids are not read."""
+        length = self._piece(None)
+        for start in range(0, len(self), length):
+            frames = self.read(start, min(start + length, len(self)))
+            for number, frame in enumerate(frames, start):
+                yield Shown(number, number / self.rate if self.rate else None, partial(np.asarray, frame))
 
     @property
     def rate(self) -> float | None:

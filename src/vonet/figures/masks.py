@@ -27,7 +27,7 @@ FRAMES = 24
 @torch.no_grad()
 def write_mask_sheet(path: Path, model: Any, videos: Sequence[Video]) -> None:
     """Three rows for the beginning of each video, every second frame or so, from the same initial slots each time.
-    Masks have the colours of the true objects that they are meant for; background is grey."""
+    Masks have the colours of the true objects that they match; background is grey."""
     rows, labels = [], []
     for video in videos:
         length = min(len(video), FRAMES)

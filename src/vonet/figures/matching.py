@@ -1,4 +1,4 @@
-"""Numbers for segments that figures colour alike: an object and the segment that is meant for it have one number, and
+"""Numbers for segments that figures colour alike: an object and the segment that matches it have one number, and
 background has one of its own."""
 
 from __future__ import annotations

@@ -173,7 +173,7 @@ def _video(watched: Watched, protocol: str) -> dict[str, Any]:
 
 
 def slot_colours(watched: Watched) -> UInt8[np.ndarray, "slots 3"]:
-    """Of each slot: that of the true object for which it is meant; grey for background; else one of its own."""
+    """Of each slot: that of the true object that it matches; grey for background; else one of its own."""
     found = matched(watched.ids, watched.true_ids)
     following = count(1 + max(BACKGROUND, *found.of_slots.values(), *found.of_objects.values()))
     numbers = [found.of_slots[k] if k in found.of_slots else next(following) for k in range(1, watched.slots + 1)]

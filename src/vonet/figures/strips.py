@@ -26,7 +26,7 @@ RECONSTRUCTIONS, IN_A_ROW = 8, 2
 
 def write_masks(path: Path, runs: Mapping[str, Sequence[Watched]]) -> list[Path]:
     """Of each video the input, the true ids, and the masks of each run, as colours with white boundaries. A segment has
-    the colour of the true object that it is meant for, and background is grey."""
+    the colour of the true object that it matches, and background is grey."""
     rows, labels = [], []
     for watched in zip(*runs.values(), strict=True):
         times = _times(watched[0])

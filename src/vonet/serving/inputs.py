@@ -54,9 +54,7 @@ def live_place(given: str, system: str = sys.platform) -> Place | None:
         try:
             parts = urlsplit(given)
         except ValueError:
-            raise BadInput(
-                f"{given!r} is no URL that can be read; give one such as https://example.org/clip.mp4"
-            ) from None
+            raise BadInput(f"{given!r} is no URL; give one such as https://example.org/clip.mp4") from None
         host = parts.netloc.rpartition("@")[2]
         return Place(f"{parts.scheme}://{host}{parts.path}", given)
     return None
