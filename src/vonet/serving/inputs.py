@@ -24,7 +24,7 @@ from vonet.data.video import Shown, Video
 from vonet.errors import BadInput
 
 CAMERA = "camera:"
-SECONDS_TO_OPEN, SECONDS_TO_READ = 20.0, 60.0
+SECONDS_TO_OPEN, SECONDS_TO_READ = 20.0, 20.0
 """After which a stream that gives no frame is given up."""
 
 
