@@ -30,6 +30,7 @@ def test_demo_learns_scores_segments_and_reports_and_uses_again_what_there_is(mo
         assert words in said
     for row in ("vonet-closeup-quick (trained)", "vonet-closeup-quick (untrained)"):  # a score counts beside the latter
         assert row in said
+    assert "To save time, scores meanwhile are of 1 of the 1 videos of step 3." in said
     assert weights.load(tmp_path / "demo/trained")[1].name == "vonet-closeup-quick"
     assert (tmp_path / "demo/trained/report.html").stat().st_size > 10_000
     assert len(list((tmp_path / "demo/segmented").rglob("*.mp4"))) == 1

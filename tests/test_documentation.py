@@ -69,6 +69,7 @@ NOT_RUN = {
     "source .venv/bin/activate": "the same",
     "make demo": "minutes of training; tests/test_cli.py runs it with two updates",
     "make test": "it runs this file",
+    "vonet segment camera:0 --end 10s": "needs a camera; tests/serving has FFmpeg's test picture",
     "torchrun --nproc-per-node 4 -m vonet train vonet-movi-a --data STORE --out runs/a": "needs four processes and the "
     "paper's model; tests/training runs two processes with a small one",
 }

@@ -28,7 +28,7 @@ ALLOWED = {
     "variants": {"errors", "interface", "schedule", "blocks", "model"},
     "baselines": {"errors", "interface", "schedule", "blocks"},
     "training": SHARED | {"interface", "schedule", "data"},
-    "experiments": SHARED | {"interface", "schedule", "blocks", "model", "variants", "baselines", "training"},
+    "experiments": SHARED | {"interface", "schedule", "data", "blocks", "model", "variants", "baselines", "training"},
     "evaluation": SHARED | {"interface", "performance", "data", "training", "experiments"},
     "figures": SHARED | {"interface", "performance", "data", "training", "experiments", "evaluation"},
     "training.run": SHARED | {"interface", "performance", "data", "training", "experiments", "evaluation", "figures"},

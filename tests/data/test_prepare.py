@@ -18,7 +18,7 @@ from tests.data import layouts
 from tests.data.test_store import content
 from vonet.data.inspection import inspect
 from vonet.data.prepare import PrepareConfig, prepare
-from vonet.data.resize import resized, resized_ids
+from vonet.data.resize import fitting, resized, resized_ids
 from vonet.data.store import describe
 from vonet.errors import BadInput
 
@@ -60,11 +60,15 @@ def test_frames_and_ids_stay_on_each_other():
     ids = ((down - 40) ** 2 + (across - 70) ** 2 < 25**2).astype(np.uint8)[None] * 7
     frames = np.repeat((ids * 30)[..., None], 3, axis=-1)
     for size in ((30, 30), (64, 64), (33, 47), (128, 128)):
-        for fit in ("crop", "stretch"):
+        for fit in ("crop", "stretch", "letterbox"):
             small, small_ids = resized(frames, size, fit), resized_ids(ids, size, fit)
             assert set(np.unique(small_ids)) == {0, 7}
+            top, left, bottom, right = fitting((90, 120), size, fit).box
             agree = (small[..., 0] > 105) == (small_ids > 0)
-            assert agree.mean() > 0.985
+            assert agree[:, top:bottom, left:right].mean() > 0.98
+            small[:, top:bottom, left:right], small_ids[:, top:bottom, left:right] = 128, 0
+            assert (small == 128).all()  # bars are grey, and background
+            assert not small_ids.any()
 
 
 def test_resized_ids_are_those_of_an_obvious_version():
@@ -80,7 +84,7 @@ def test_resized_ids_are_those_of_an_obvious_version():
 
 def test_prepared_without_a_size_is_exact(tmp_path):
     made = picture_folders(tmp_path / "in")
-    assert prepare(tmp_path / "in", tmp_path / "out", PrepareConfig(), workers=1) == []
+    assert prepare(tmp_path / "in", tmp_path / "out", PrepareConfig(), workers=1).problems == []
     videos = vonet.data.open(tmp_path / "out", split="train")
     assert [v.name for v in videos] == ["scene0", "scene1", "scene2"]
     for video, (frames, ids) in zip(videos, made, strict=True):
@@ -105,19 +109,19 @@ def test_from_shards_with_splits(tmp_path):
     assert after.splits == before.splits == {"train": 3, "validation": 2}
     assert [v.name for v in after] == [v.name for v in before]
     for new, old in zip(after, before, strict=True):
-        assert np.array_equal(new.frames, resized(old.frames, (4, 4), "crop"))
+        assert np.array_equal(new.frames, resized(old.frames, (4, 4), "stretch"))
 
 
 def test_what_is_broken_is_named_and_the_rest_prepared(tmp_path):
     made = picture_folders(tmp_path / "in")
     (tmp_path / "in/scene1/rgba_00002.png").write_bytes(b"not a picture")
-    (problem,) = prepare(tmp_path / "in", tmp_path / "out", PrepareConfig(), workers=1)
+    (problem,) = prepare(tmp_path / "in", tmp_path / "out", PrepareConfig(), workers=1).problems
     assert "rgba_00002.png" in problem
     videos = vonet.data.open(tmp_path / "out")
     assert [v.name for v in videos] == ["scene0", "scene2"]
     assert np.array_equal(videos[1].frames, made[2][0])
     Image.fromarray(made[1][0][2]).save(tmp_path / "in/scene1/rgba_00002.png")  # mended: the next run takes it up
-    assert prepare(tmp_path / "in", tmp_path / "out", PrepareConfig(), workers=1) == []
+    assert prepare(tmp_path / "in", tmp_path / "out", PrepareConfig(), workers=1).problems == []
     assert [v.name for v in vonet.data.open(tmp_path / "out")] == ["scene0", "scene1", "scene2"]
 
 
@@ -127,7 +131,7 @@ def test_a_damaged_film_is_prepared_as_far_as_it_goes(tmp_path):
     data = bytearray(film.read_bytes())
     data[len(data) // 2 : len(data) // 2 + 400] = bytes(400)
     film.write_bytes(data)
-    (problem,) = prepare(tmp_path / "in", tmp_path / "out", PrepareConfig(size=(16, 16)), workers=1)
+    (problem,) = prepare(tmp_path / "in", tmp_path / "out", PrepareConfig(size=(16, 16)), workers=1).problems
     assert "film.mp4 is damaged or cut short" in problem
     (video,) = vonet.data.open(tmp_path / "out")
     assert 0 < len(video) < 40
@@ -192,7 +196,7 @@ def test_thousands_of_records_need_few_open_files(tmp_path):
         "import resource, sys\nfrom pathlib import Path\nresource.setrlimit(resource.RLIMIT_NOFILE, (64, 64))\n"
         "from vonet.data.inspection import inspect\nfrom vonet.data.prepare import PrepareConfig, prepare\n"
         "folder = Path(sys.argv[1])\nfound, _ = inspect(folder / 'in', full=True)\n"
-        "problems = prepare(folder / 'in', folder / 'out', PrepareConfig(), 1)\n"
+        "problems = prepare(folder / 'in', folder / 'out', PrepareConfig(), 1).problems\n"
         "print(found.videos, found.problems, problems)"
     )
     done = subprocess.run([sys.executable, "-c", code, str(tmp_path)], capture_output=True, text=True, check=False)
@@ -223,7 +227,7 @@ def test_names_that_are_no_text(tmp_path):
         os.rename(tmp_path / "in/good.mp4", strange)
     except OSError:
         pytest.skip("this file system has only names that are text")
-    assert prepare(tmp_path / "in", tmp_path / "out", PrepareConfig(), workers=1) == []
+    assert prepare(tmp_path / "in", tmp_path / "out", PrepareConfig(), workers=1).problems == []
     (video,) = vonet.data.open(tmp_path / "out")
     assert video.name == "caf?"
     assert len(video) == 2
@@ -372,7 +376,7 @@ def test_commands_say_mistakes_in_a_sentence(tmp_path):
         (["inspect", "empty"], "empty"),
         (["prepare", "empty", "out"], "empty"),
         (["prepare", "empty", "out", "--size", 1, 2, 3], "--size was given 3 numbers"),
-        (["prepare", "empty", "out", "--fit", "pad"], "fit is 'pad'; possible are 'crop', 'stretch'"),
+        (["prepare", "empty", "out", "--fit", "pad"], "fit is 'pad'; possible are 'stretch', 'crop', 'letterbox'"),
     ]:
         done = run(*arguments, folder=tmp_path)
         assert done.returncode == 2, arguments

@@ -11,12 +11,14 @@ from PIL import Image
 from tests.figures.made_up import GREYS, LOG, watched
 from vonet import cli
 from vonet.errors import BadInput
-from vonet.figures import strips
+from vonet.figures import comparison, efficiency, plots, strips
 from vonet.figures.comparison import ablation_labels, compared, latex, markdown, write_bars
 from vonet.figures.draw import draw
 from vonet.figures.efficiency import write_attention, write_efficiency
-from vonet.figures.overlays import id_colours
+from vonet.figures.matching import BACKGROUND, matched, paints
+from vonet.figures.names import distinct_names, spoken_method
 from vonet.figures.plots import GAP, sheet_of
+from vonet.figures.sheet import PALETTE, colours, write_sheet
 
 
 def test_a_sheet_has_every_picture_in_its_place():
@@ -41,9 +43,9 @@ def test_every_other_frame_is_shown_and_fewer_of_long_videos():
 
 def test_masks_are_colours_over_the_frame_with_white_boundaries():
     video = watched()
-    picture = strips._over(video.frames, video.ids)[0]
+    picture = strips._over(video.frames, video.ids, paints(3))[0]
     scale = picture.shape[0] // 8
-    tint, grey = id_colours(3).astype(float), GREYS[0]
+    tint, grey = paints(3).astype(float), GREYS[0]
     middle = picture[2 * scale + scale // 2, 9 * scale + scale // 2]
     assert np.abs(middle - (0.7 * tint[3] + 0.3 * grey)).max() < 3
     assert (picture[7 * scale + scale // 2] == grey).all()  # nobody is sure of the last row
@@ -54,15 +56,15 @@ def test_masks_are_colours_over_the_frame_with_white_boundaries():
 
 def test_a_foreground_has_only_what_is_an_object():
     video = watched()
-    picture = strips._alone(video.ids[2], video.true_ids[2] != 0)
+    picture = strips._alone(video.ids[2], video.true_ids[2] != 0, paints(3))
     scale = picture.shape[0] // 8
 
     def at(row, column):
         return picture[row * scale + scale // 2, column * scale + scale // 2].tolist()
 
     assert at(0, 0) == at(6, 6) == [strips.NOTHING] * 3
-    assert at(2, 2) == id_colours(3)[2].tolist()
-    assert at(2, 10) == id_colours(3)[3].tolist()
+    assert at(2, 2) == paints(3)[2].tolist()
+    assert at(2, 10) == paints(3)[3].tolist()
 
 
 def test_pictures_are_written_twice_and_the_same_each_time(tmp_path):
@@ -93,6 +95,69 @@ def test_what_a_model_cannot_show_is_not_drawn(tmp_path):
     assert strips.write_divergence(tmp_path / "c", plain) == []
     assert write_efficiency(tmp_path / "d", {"run": LOG[:4]}) == []
     assert list(tmp_path.iterdir()) == []
+
+
+# Colours
+
+
+def lab(rgb):
+    """CIELAB, in which distances are as large as eyes see them."""
+    linear = np.where(rgb <= 0.04045, rgb / 12.92, ((rgb + 0.055) / 1.055) ** 2.4)
+    xyz = linear @ np.array([[0.4124, 0.3576, 0.1805], [0.2126, 0.7152, 0.0722], [0.0193, 0.1192, 0.9505]]).T
+    x, y, z = np.cbrt(xyz / [0.9505, 1, 1.089]).T
+    return np.stack([116 * y - 16, 500 * (x - y), 200 * (y - z)], axis=-1)
+
+
+def test_colours_are_told_apart():
+    made = lab(np.concatenate([colours(len(PALETTE)), paints(1)[1:]]) / 255)  # grey included
+    apart = np.linalg.norm(made[:, None] - made[None], axis=-1)
+    np.fill_diagonal(apart, 100)
+    assert apart.min() > 25
+    assert len(np.unique(colours(40), axis=0)) == 40
+    assert np.array_equal(colours(3), colours(40)[:3])
+
+
+def test_a_segment_has_the_colour_of_its_object_whatever_its_number():
+    """And all that lies on background is grey, in the truth and in the prediction."""
+    video = watched()
+    for order in ((0, 1, 2, 3), (0, 3, 1, 2)):
+        ids = np.array(order)[video.ids]
+        found = matched(ids, video.true_ids)
+        true, numbers = found.true_numbered(video.true_ids), found.numbered(ids)
+        assert set(np.unique(true[video.true_ids == 0])) == {BACKGROUND}
+        assert (numbers[video.ids == 1] == BACKGROUND).all()
+        assert (numbers[video.ids == 3] == true[video.true_ids == 9][0]).all()
+        assert (numbers[video.ids == 2] == true[video.true_ids == 4][0]).all()
+        assert (numbers[video.ids == 0] == 0).all()
+        np.testing.assert_array_equal(found.tint()[ids], paints(int(numbers.max()))[numbers])
+    assert (paints(3)[BACKGROUND] == paints(3)[BACKGROUND, 0]).all()
+
+
+def test_without_truth_background_is_what_lies_around():
+    ids = np.full((2, 20, 30), 5)
+    ids[:, 5:12, 5:12], ids[:, 8:16, 18:26] = 2, 9
+    found = matched(ids, None)
+    assert found.of_slots == {0: 0, 5: BACKGROUND, 2: 2, 9: 3}
+
+
+def test_more_segments_than_objects_have_colours_of_their_own():
+    true, ids = np.zeros((1, 10, 30), np.int64), np.ones((1, 10, 30), np.int64)
+    true[:, :, 10:20] = 7
+    ids[:, :, 10:13], ids[:, :, 13:20] = 2, 3
+    found = matched(ids, true)
+    assert found.of_slots == {0: 0, 1: BACKGROUND, 3: 2, 2: 3}
+
+
+def test_rows_of_training_pictures_have_names(tmp_path):
+    """The pictures begin to the right of a margin in which there is writing, one line for each row."""
+    rows = [np.full((3, 20, 20, 3), 90, np.uint8)] * 2
+    write_sheet(tmp_path / "plain.png", rows, scale=2)
+    write_sheet(tmp_path / "named.png", rows, scale=2, labels=["true objects", "masks"])
+    plain, named = (np.asarray(Image.open(tmp_path / f"{name}.png")) for name in ("plain", "named"))
+    margin = named.shape[1] - plain.shape[1]
+    assert np.array_equal(named[:, margin:], plain)
+    upper, lower = named[: len(named) // 2, :margin], named[len(named) // 2 :, :margin]
+    assert 0 < (lower < 100).sum() < (upper < 100).sum()  # a shorter word
 
 
 # Comparisons
@@ -176,6 +241,42 @@ def test_on_the_papers_videos_its_methods_stand_beside_ours():
 def test_variants_are_called_by_what_they_change():
     labels = ablation_labels(["vonet", "vonet-wo-unet", "vonet-wo-unet-small", "steve"])
     assert list(labels.values()) == ["vonet", "wo-unet", "small", "steve"]
+
+
+def test_methods_are_named_as_papers_name_them():
+    names = ("vonet", "savi", "vonet-closeup", "vonet-wo-unet", "wo-klbal", "mixture", "my_model")
+    assert [spoken_method(name) for name in names] == [
+        *("VONet", "SAVi", "VONet (closeup)", "VONet (w/o U-Net)", "w/o KL balancing", "mixture", "my_model")
+    ]
+    runs = {"a": "VONet", "b": "VONet", "c": "SAVi"}
+    assert distinct_names(runs) == {"a": "VONet, a", "b": "VONet, b", "c": "SAVi"}
+    found = compared([evaluation("vonet-movi-a-wo-unet", 0.5), evaluation("steve-movi-a", 0.4, weights="v")])
+    assert [line.split(" | ")[0] for line in markdown(found).splitlines()[2:4]] == ["| VONet (w/o U-Net)", "| STEVE"]
+
+
+@pytest.fixture
+def drawn(monkeypatch):
+    """The figures that are saved."""
+    figures = []
+    save = plots.saved
+
+    def kept(figure, *rest, **options):
+        figures.append(figure)
+        return save(figure, *rest, **options)
+
+    for module in (comparison, efficiency, strips):
+        monkeypatch.setattr(module, "saved", kept)
+    return figures
+
+
+def test_a_single_run_has_no_error_bar_and_lines_say_whose_they_are(drawn, tmp_path):
+    write_bars(tmp_path / "one", compared([evaluation("vonet-movi-a", 0.5)]))
+    write_bars(tmp_path / "spread", compared([evaluation("vonet-movi-a", 0.5, std=0.1)]))
+    one, spread = drawn
+    assert [len(axes.collections) for axes in one.axes] == [0, 0]
+    assert [len(axes.collections) for axes in spread.axes] == [1, 1]
+    said = [text.get_text() for text in one.legends[0].get_texts()]
+    assert sorted(said) == ["VONet", "best without learning (k-means)"]
 
 
 def test_bars_and_curves_are_drawn(tmp_path):

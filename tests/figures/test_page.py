@@ -9,8 +9,7 @@ import pytest
 
 from tests.browser import browser, program
 from tests.figures.made_up import GREYS, LOG, NAME, contents, watched
-from vonet.figures.page import write_page
-from vonet.figures.sheet import colours
+from vonet.figures.page import slot_colours, write_page
 
 needs_browser = pytest.mark.skipif(
     program() is None, reason="no Chromium on this machine: apt-get install chromium (as .ci/run does) to test pages"
@@ -86,7 +85,7 @@ def test_the_slider_changes_every_picture(page):
 
 @needs_browser
 def test_overlays_have_the_colours_of_ids_as_strong_as_asked(page):
-    palette, grey = colours(3).astype(int), np.array([GREYS[0]] * 3)
+    palette, grey = slot_colours(watched()).astype(int), np.array([GREYS[0]] * 3)
     opaque(page)
     assert close(colour(page, "prediction", 2, 2), palette[0])
     assert close(colour(page, "prediction", 2, 9), palette[2])
@@ -114,13 +113,15 @@ def test_a_slot_toggles(page):
     before = colour(page, "prediction", 2, 9)
     page.click("document.querySelectorAll('.slot')[2]")
     assert close(colour(page, "prediction", 2, 9), [GREYS[0]] * 3)  # slot 3 shows the frame
-    assert close(colour(page, "prediction", 2, 2), colours(3)[0])  # the others stay
+    assert close(colour(page, "prediction", 2, 2), slot_colours(watched())[0])  # the others stay
     assert page.evaluate("[...document.querySelectorAll('.slot')].map(s => s.ariaPressed)") == ["true", "true", "false"]
     shown = "[...document.querySelectorAll('#strip .curve')].map(c => c.getAttribute('visibility'))"
     assert page.evaluate(shown) == ["visible", "visible", "hidden"]  # and its curve goes with it
     page.click("document.querySelectorAll('.slot')[2]")
     assert colour(page, "prediction", 2, 9) == before
-    assert close(colour(page, "prediction", 2, 2), 0.25 * colours(3)[0] + 0.75 * GREYS[0])  # the mouse is on slot 3
+    assert close(
+        colour(page, "prediction", 2, 2), 0.25 * slot_colours(watched())[0] + 0.75 * GREYS[0]
+    )  # the mouse is on slot 3
 
 
 @needs_browser

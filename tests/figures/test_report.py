@@ -12,10 +12,12 @@ import pytest
 from PIL import Image
 
 import vonet
-from vonet import cli
+from vonet import cli, experiments
+from vonet.data.prepare import PrepareConfig, prepare
 from vonet.errors import BadInput
 from vonet.experiments import weights
 from vonet.figures import report
+from vonet.training.run import TrainOptions, train
 
 
 def test_a_method_without_parameters_has_a_report(monkeypatch, world, tmp_path):
@@ -54,6 +56,22 @@ def test_a_run_knows_its_videos_and_is_evaluated_once(monkeypatch, trained, caps
     monkeypatch.setattr(report, "evaluate", None)  # would be called again
     run_command(monkeypatch, "report", trained, "--videos", 1, "--out", trained / "other.html")
     assert data_of(trained / "other.html")["verdict"] == scored["verdict"]
+
+
+def test_the_subtitle_says_what_the_run_was_trained_on(trained, world, tmp_path):
+    page = report.report(trained, videos=1, frames=2, out=tmp_path / "generated.html", progress=False)
+    expected = f"VONet with a broadcast decoder, trained on 3 generated videos of level A ({world.name})"
+    assert data_of(page)["summary"] == expected
+    for t, frame in enumerate(np.random.default_rng(0).integers(0, 255, (4, 40, 60, 3), np.uint8)):
+        (tmp_path / "mine/holiday").mkdir(parents=True, exist_ok=True)
+        Image.fromarray(frame).save(tmp_path / f"mine/holiday/{t}.png")
+    prepare(tmp_path / "mine", tmp_path / "store", PrepareConfig((32, 32)), workers=1)
+    train(experiments.get("vonet-sprites"), tmp_path / "store", tmp_path / "own", TrainOptions(updates=1))
+    page = report.report(tmp_path / "own", videos=1, frames=2, progress=False)
+    assert data_of(page)["summary"] == "VONet with a broadcast decoder, trained on 1 prepared video (store)"
+    shutil.rmtree(tmp_path / "store")
+    page = report.report(tmp_path / "own", tmp_path / "mine", videos=1, frames=2, progress=False)
+    assert data_of(page)["summary"] == "VONet with a broadcast decoder, trained on store"
 
 
 def test_videos_without_true_ids_have_no_scores(monkeypatch, trained, tmp_path):

@@ -82,3 +82,55 @@ def plain_mask(segmentation):
     height, width = segmentation["size"]
     flat += [0] * (height * width - len(flat))
     return np.array(flat, bool).reshape(width, height).T
+
+
+def table(background="plain", frames=20, height=96, width=128, seed=8):
+    """Three discs with shading and a highlight that move on a table; frames, and the ids of the discs. `background`:
+    plain, or split into a wall and a table of other colours."""
+    rng = np.random.default_rng(seed)
+    down, across = np.mgrid[:height, :width] + 0.5
+    colours = np.array([[200, 40, 40], [40, 160, 60], [50, 70, 200]])
+    radii = rng.uniform(0.1, 0.14, 3) * height
+    starts = np.stack([rng.uniform(0.3, 0.7, 3) * height, (np.arange(3) + 0.5) / 3 * width], axis=1)
+    steps = rng.uniform(-0.01, 0.01, (3, 2)) * height
+    made, ids = np.empty((frames, height, width, 3), np.uint8), np.zeros((frames, height, width), np.uint8)
+    for t in range(frames):
+        picture = np.full((height, width, 3), (170.0, 125, 85))
+        if background == "split":
+            picture[: 45 * height // 100] = (70, 130, 150)
+        for one, (colour, radius) in enumerate(zip(colours, radii, strict=True)):
+            y, x = starts[one] + t * steps[one]
+            far = np.hypot(down - y, across - x)
+            shaded = np.clip(colour * (1 - 0.2 * (down - y) / radius)[..., None], 0, 255)
+            bright = np.hypot(down - y + 0.4 * radius, across - x + 0.4 * radius)
+            for edge, paint in ((radius - far, shaded), (0.22 * radius - bright, np.full(3, 250.0))):
+                share = np.clip(edge + 0.5, 0, 1)[..., None]
+                picture = (1 - share) * picture + share * paint
+            ids[t][far < radius] = one + 1
+        made[t] = np.clip(picture + rng.normal(0, 6, picture.shape), 0, 255)
+    return made, ids
+
+
+def write_sounding_video(path, frames=None, seconds=2.0, rate=10, pitch=440.0):
+    """A video with a tone, which is silent in its second half."""
+    import av
+
+    frames = pictures(round(seconds * rate)) if frames is None else frames
+    path.parent.mkdir(parents=True, exist_ok=True)
+    with av.open(str(path), "w") as container:
+        shown = container.add_stream("libx264", rate=rate)
+        shown.height, shown.width = frames[0].shape[:2]
+        shown.pix_fmt = "yuv420p"
+        heard = container.add_stream("aac", rate=44100)
+        heard.layout = "mono"
+        times = np.arange(round(seconds * 44100)) / 44100
+        tone = (0.5 * np.sin(2 * np.pi * pitch * times) * (times < seconds / 2)).astype(np.float32)
+        for frame in frames:
+            container.mux(shown.encode(av.VideoFrame.from_ndarray(frame, format="rgb24")))
+        container.mux(shown.encode())
+        for begin in range(0, len(tone), 1024):
+            samples = av.AudioFrame.from_ndarray(tone[None, begin : begin + 1024], format="fltp", layout="mono")
+            samples.sample_rate, samples.pts, samples.time_base = 44100, begin, Fraction(1, 44100)
+            container.mux(heard.encode(samples))
+        container.mux(heard.encode())
+    return path

@@ -7,12 +7,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.serving.small import pictures, plain_mask, write_video
+from vonet.data.resize import fitting
 from vonet.data.video import ArrayVideo
 from vonet.errors import BadInput
 from vonet.figures.overlays import boundaries, id_colours, overlaid
 from vonet.interface import enlarge, segment_ids
 from vonet.serving import placement, rle
-from vonet.serving.placement import Enlarger, content_box, placed
+from vonet.serving.placement import Enlarger, placed
 from vonet.serving.span import Span
 from vonet.serving.tracks import Tracks
 
@@ -24,7 +25,7 @@ from vonet.serving.tracks import Tracks
 def test_masks_are_enlarged_as_evaluation_enlarges_them(monkeypatch, how, size):
     monkeypatch.setattr(placement, "STRIP_BYTES", 4 * 5 * size[1] * 3)  # three rows at a time
     log_masks = torch.randn(5, 8, 8).log_softmax(dim=0)
-    enlarger = Enlarger.between((8, 8), (16, 16), (0, 0, 16, 16), size, how)
+    enlarger = Enlarger.between((8, 8), fitting(size, (16, 16), "stretch"), how)
     np.testing.assert_allclose(enlarger.masks(log_masks), enlarge(log_masks, size, how).exp(), atol=1e-5)
     ids = enlarger.ids(log_masks, 0.3)
     assert ids.dtype == np.uint8
@@ -34,28 +35,51 @@ def test_masks_are_enlarged_as_evaluation_enlarges_them(monkeypatch, how, size):
 
 def test_a_letterboxed_frame_and_its_masks_lie_on_each_other():
     """A frame four times as wide as high lies in the middle; what the model says of the bars is said of no pixel."""
-    box = content_box((20, 80), (16, 16), "letterbox")
-    assert box == (6, 0, 10, 16)
+    where = fitting((20, 80), (16, 16), "letterbox")
+    assert where.box == (6, 0, 10, 16)
     frame = np.zeros((20, 80, 3), np.uint8)
     frame[:, 40:] = 255
-    picture = placed(frame, (16, 16), box)
+    picture = placed(frame, (16, 16), "letterbox")
     assert (picture[:, :6] == 128 / 255).all()
     assert (picture[:, 6:10, :8] == 0).all()
     assert (picture[:, 6:10, 8:] == 1).all()
     log_masks = torch.stack([picture[0] == 0, picture[0] == 1, picture[0] == 128 / 255]).float().add(1e-6).log()
-    ids = Enlarger.between((16, 16), (16, 16), box, (20, 80), "nearest").ids(log_masks, 0.3)
+    ids = Enlarger.between((16, 16), where, "nearest").ids(log_masks, 0.3)
     assert (ids[:, :40] == 1).all()
     assert (ids[:, 40:] == 2).all()
 
 
-@pytest.mark.parametrize("fit", ["stretch", "letterbox"])
+@pytest.mark.parametrize("how", ["nearest", "bilinear"])
+def test_of_what_is_cropped_nothing_is_said(how):
+    """Of a frame four times as wide as high only the square in its middle is seen, and masks lie where they belong."""
+    where = fitting((20, 80), (16, 16), "crop")
+    assert where.seen == (slice(0, 20), slice(30, 50))
+    assert where.seen_share == 0.25
+    frame = np.zeros((20, 80, 3), np.uint8)
+    frame[:, 40:] = 255
+    picture = placed(frame, (16, 16), "crop")
+    log_masks = torch.stack([picture[0] < 0.5, picture[0] >= 0.5]).float().add(1e-6).log()
+    enlarger = Enlarger.between((16, 16), where, how)
+    ids, masks = enlarger.ids(log_masks, 0.3), enlarger.masks(log_masks)
+    assert (ids[:, 30:40] == 1).all()
+    assert (ids[:, 40:50] == 2).all()
+    assert not ids[:, :30].any()
+    assert not ids[:, 50:].any()
+    np.testing.assert_allclose(masks.sum(axis=0), 1, atol=1e-4)
+
+
+@pytest.mark.parametrize("fit", ["stretch", "crop", "letterbox"])
 @pytest.mark.parametrize("size", [(1, 500), (500, 1), (1, 1), (3, 2)])
 def test_frames_of_any_shape_fit(fit, size):
-    box = content_box(size, (16, 24), fit)
-    top, left, bottom, right = box
+    where = fitting(size, (16, 24), fit)
+    top, left, bottom, right = where.box
     assert 0 <= top < bottom <= 16
     assert 0 <= left < right <= 24
-    assert placed(np.zeros((*size, 3), np.uint8), (16, 24), box).shape == (3, 16, 24)
+    assert placed(np.zeros((*size, 3), np.uint8), (16, 24), fit).shape == (3, 16, 24)
+    ids = Enlarger.between((4, 6), where, "bilinear").ids(torch.zeros(1, 4, 6), 0.3)
+    assert ids.shape == size
+    assert (ids[where.seen] == 1).all()
+    assert ids.sum() == ids[where.seen].size
 
 
 # Run lengths
@@ -138,7 +162,7 @@ def test_tracks_say_where_and_how_long():
         assert len(found) == (2 if t == 1 else 1)
     line, square = tracks.table()
     assert (line.id, line.first, line.last, line.frames, line.first_second) == (1, 12, 12, 1, 0.1)
-    assert line.at_border == pytest.approx(20 / 56)
+    assert line.at_border == pytest.approx(22 / 60)  # corners lie on two sides
     assert (square.id, square.frames, square.last_second) == (2, 4, 0.3)
     assert square.mean_area == square.largest_area == 12 / 200
     assert square.mean_confidence == pytest.approx(0.8)

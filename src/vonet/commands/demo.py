@@ -13,6 +13,8 @@ DESCRIPTION = "Finished steps are used again, so after Ctrl-C the same command c
 
 EXPERIMENT, SHIPPED = "vonet-closeup-quick", "vonet-closeup"
 VIDEOS = {"train": 1_000, "validation": 64}
+SCORED_MEANWHILE = 16
+"""Validation videos that are scored during the training, at most: fewer than at its end, to save time."""
 
 
 def add_options(parser: ArgumentParser) -> None:
@@ -52,8 +54,10 @@ def demo(out: Path, updates: int | None = None, seed: int = 0) -> None:
 
     updates = updates or trainable(experiment).updates
     print(f"2. VONet learns from {VIDEOS['train']} of them, from scratch, without labels (vonet train {EXPERIMENT}).")
-    print("   Scores on the way are those of the first 16 validation videos.")
-    options = TrainOptions(seed=seed, updates=updates, evaluate_every=max(1, updates // 5), videos=16)
+    meanwhile = min(SCORED_MEANWHILE, VIDEOS["validation"])
+    print(f"   To save time, scores meanwhile are of {meanwhile} of the {VIDEOS['validation']} videos of step 3.")
+    every = max(1, updates // 5)
+    options = TrainOptions(seed=seed, updates=updates, evaluate_every=every, videos=SCORED_MEANWHILE)
     if not train_to_the_end(experiment, world, trained, options):
         print(f"   {trained} is trained already.")
 

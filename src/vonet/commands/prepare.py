@@ -23,7 +23,9 @@ def add_options(parser: ArgumentParser) -> None:
     parser.add_argument(
         "--size", type=int, nargs="+", metavar="PIXELS", help="side, or height and width (default: each video's own)"
     )
-    parser.add_argument("--fit", help="crop (default) or stretch videos of another shape")
+    parser.add_argument(
+        "--fit", help="how videos of another shape reach the size: stretch (default), crop or letterbox (grey bars)"
+    )
     parser.add_argument("--every", type=int, metavar="N", help="keep only every N-th frame (default: 1)")
     add_workers(parser)
 
@@ -35,7 +37,8 @@ def run(arguments: Namespace) -> None:
     if size is not None and len(size) > 2:
         raise BadInput(f"--size was given {len(size)} numbers; possible are one (the side) or two (height and width)")
     config = PrepareConfig(None if size is None else (size[0], size[-1]), **given(arguments, "fit", "every"))
-    problems = prepare(arguments.path, arguments.out, config, workers(arguments))
-    for problem in problems:
-        print(f"vonet: problem: {problem}", file=sys.stderr)
+    made = prepare(arguments.path, arguments.out, config, workers(arguments))
+    for kind, sentences in (("problem", made.problems), ("note", made.notes)):
+        for sentence in sentences:
+            print(f"vonet: {kind}: {sentence}", file=sys.stderr)
     print(f"{arguments.out} is ready. Next: vonet inspect {arguments.out}")

@@ -19,7 +19,10 @@ DESCRIPTION = (
 
 def add_options(parser: ArgumentParser) -> None:
     parser.add_argument(
-        "inputs", nargs="+", type=Path, metavar="INPUT", help="video files, folders of frames, or sets of videos"
+        "inputs",
+        nargs="+",
+        metavar="INPUT",
+        help="video files, pictures, folders of frames, sets of videos, camera:0, or a URL that FFmpeg opens",
     )
     parser.add_argument("--out", type=Path, default=Path("segmented"), help="where results go (default: segmented)")
     parser.add_argument("--overwrite", action="store_true", help="replace existing results")
@@ -30,6 +33,17 @@ def add_options(parser: ArgumentParser) -> None:
         metavar="OUTPUTS",
         help="which outputs, of overlay,tracks (the default),masks,coco,ytvis,mot,npz, or all",
     )
+    parser.add_argument(
+        "--background", help="drop (default) leaves out background and thin rims, keep has every segment as an object"
+    )
+    parser.add_argument(
+        "--min-area",
+        metavar="AREA",
+        help="smallest mean area of an object, in pixels (200) or as a share of the frame (default: 0.1%%)",
+    )
+    parser.add_argument(
+        "--min-frames", type=int, metavar="N", help="frames in which an object must be seen (default: 2)"
+    )
     parser.add_argument("--slots", type=int, help="largest number of objects (default: as in training)")
     parser.add_argument("--every", type=int, metavar="N", help="use only every N-th frame (default: 1)")
     parser.add_argument("--start", help="first frame (250), second (4.5s) or clock (1:30); default: 0")
@@ -37,7 +51,7 @@ def add_options(parser: ArgumentParser) -> None:
     parser.add_argument("--fps", type=float, help="frames per second of inputs that do not say it (default: 12)")
     parser.add_argument(
         "--fit",
-        help="stretch (default) or letterbox frames of another shape than the model's",
+        help="how frames of another shape reach the model's size: stretch, crop or letterbox (default: as in training)",
     )
     parser.add_argument(
         "--min-probability",
@@ -53,11 +67,14 @@ def add_options(parser: ArgumentParser) -> None:
 def run(arguments: Namespace) -> None:
     from vonet.experiments import weights
     from vonet.performance import keep_freed_memory
+    from vonet.serving.objects import ObjectRule, joined
     from vonet.serving.segment import Segmented, SegmentOptions, segment_to_files
 
     def say(done: Segmented) -> None:
         if done.frames and not arguments.json:
             print(done, flush=True)
+        for note in done.notes:
+            print(f"vonet: note: {note}", file=sys.stderr)
         if done.problem is not None:
             print(f"vonet: {done.problem}", file=sys.stderr)
 
@@ -73,6 +90,7 @@ def run(arguments: Namespace) -> None:
         **given(arguments, "split", "write"),
         overwrite=arguments.overwrite,
         options=options,
+        objects=ObjectRule(**given(arguments, "background", "min_area", "min_frames")),
         say=say,
     )
     made = [done for done in results if done.frames]
@@ -80,6 +98,8 @@ def run(arguments: Namespace) -> None:
         print(json.dumps([done.as_json() for done in results], indent=1))
     elif len(made) == 1:
         print(made[0].table())
+    if not arguments.json and (scores := [done.rule for done in made if done.rule is not None]):
+        print(f"By the true ids, {joined(scores)}.")
     if any(done.stopped for done in results):
         leave(STOPPED, "stopped; results are complete up to the frame where it was stopped")
     if any(done.problem for done in results):

@@ -105,6 +105,19 @@ class Index:
         return max((key for key in self.keys if key <= number), default=0) if told_apart else 0
 
 
+def upright_size(frame: Any) -> tuple[int, int]:
+    """Height and width of a frame as it is to be seen."""
+    turned = frame.rotation % 180 == 90
+    return (frame.width, frame.height) if turned else (frame.height, frame.width)
+
+
+def upright_pixels(frame: Any, size: tuple[int, int]) -> UInt8[np.ndarray, "H W 3"]:
+    """Of this size, and turned as it is to be seen."""
+    quarters = round(frame.rotation / 90)
+    height, width = size if quarters % 2 == 0 else size[::-1]
+    return np.rot90(frame.to_ndarray(format="rgb24", width=width, height=height), quarters)
+
+
 class Content:
     """What decoding a file gives. Copies of a video share it, so that its frames are counted only once."""
 
@@ -169,15 +182,12 @@ class Content:
     def size(self) -> tuple[int, int]:
         """Height and width of the first frame as it is to be seen."""
         for frame in self.decode_sound():
-            turned = frame.rotation % 180 == 90
-            return (frame.width, frame.height) if turned else (frame.height, frame.width)
+            return upright_size(frame)
         raise _no_video(self.path, "has no frame that can be decoded")
 
     def pixels(self, frame: Any) -> UInt8[np.ndarray, "H W 3"]:
         """Of the video's size, and turned as it is to be seen."""
-        quarters = round(frame.rotation / 90)
-        height, width = self.size if quarters % 2 == 0 else self.size[::-1]
-        return np.rot90(frame.to_ndarray(format="rgb24", width=width, height=height), quarters)
+        return upright_pixels(frame, self.size)
 
     def read(self, start: int, stop: int) -> list[np.ndarray]:
         """Exactly the frames that decoding all gives at these places."""

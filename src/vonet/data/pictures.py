@@ -80,7 +80,6 @@ class Series:
 class PictureVideo(Video):
     def __init__(self, name: str, split: str, series: Series):
         super().__init__(name, split)
-        self.folder = series.folder
         self._frames = list(series.frames.values())
         self._masks = [] if series.unmasked else [series.masks[t] for t in series.frames]
 
@@ -101,6 +100,9 @@ class PictureVideo(Video):
 
     def frame_name(self, number: int) -> str:
         return self._frames[number].stem
+
+    def frame_file(self, number: int) -> str:
+        return self._frames[number].name
 
     def _read(self, start: int, stop: int) -> UInt8[np.ndarray, "T H W 3"]:
         return np.stack([images.read_rgb(path, str(path), self.size) for path in self._frames[start:stop]])

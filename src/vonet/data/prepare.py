@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import hashlib
-from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections import Counter, defaultdict
+from collections.abc import Iterator, Mapping, Sequence
 from copy import copy
 from dataclasses import dataclass
 from pathlib import Path
@@ -12,22 +12,36 @@ from typing import Any
 
 import numpy as np
 
+from vonet.data.colour import is_grey
 from vonet.data.find import open as open_videos
-from vonet.data.resize import Fit, resized, resized_ids
+from vonet.data.resize import (
+    DEFAULT_FIT,
+    LEAST_SEEN,
+    MOST_DISTORTED,
+    Fit,
+    distortion,
+    fitting,
+    resized,
+    resized_ids,
+)
 from vonet.data.store import Store, write_video
 from vonet.data.video import Video
 from vonet.data.work import check_workers, for_each
 from vonet.errors import BadInput, check_choice
 from vonet.writing import DiscRefusal
 
+NAMED = 5
+"""Videos that a note names, at most."""
+GREY_VIDEO = "have no colours, which weights that are trained on colours hardly know"
+
 
 @dataclass(frozen=True)
 class PrepareConfig:
-    """size: height and width; None keeps each video's own. fit: what to do when the shape differs, cut off what is too
-    much on both sides, or distort. every: keep only every so many frames."""
+    """size: height and width; None keeps each video's own. fit: what to do when the shape differs (`resize.Fit`).
+    every: keep only every so many frames."""
 
     size: tuple[int, int] | None = None
-    fit: Fit = "crop"
+    fit: Fit = DEFAULT_FIT
     every: int = 1
 
     def __post_init__(self) -> None:
@@ -48,8 +62,16 @@ class _Job:
     path: Path
 
 
-def prepare(path: Path | str, out: Path, config: PrepareConfig, workers: int) -> list[str]:
-    """Make the store. Returns a sentence for each video that could not be read; all others are prepared.
+@dataclass(frozen=True)
+class Prepared:
+    """problems: a sentence for each video that could not be read. notes: which videos a model will hardly know."""
+
+    problems: list[str]
+    notes: list[str]
+
+
+def prepare(path: Path | str, out: Path, config: PrepareConfig, workers: int) -> Prepared:
+    """Make the store. Videos that cannot be read are problems; all others are prepared.
 
     An interrupted call continues when it is repeated. Later calls add new and changed videos and drop those that are
     gone.
@@ -60,6 +82,7 @@ def prepare(path: Path | str, out: Path, config: PrepareConfig, workers: int) ->
     videos = open_videos(path)
     made_by = {"command": "prepare", "size": config.size, "fit": config.fit, "every": config.every}
     problems = list(videos.problems)
+    odd: dict[str, list[str]] = defaultdict(list)
     with Store(out, made_by) as store:
         numbers: Counter[str] = Counter()
         jobs: list[_Job] = []
@@ -69,14 +92,23 @@ def prepare(path: Path | str, out: Path, config: PrepareConfig, workers: int) ->
             jobs.append(_Job(copy(video), config, store.made_by, place, _source(video), store.path(*place)))
         entries = {job.place: entry for job in jobs if (entry := store.entry(*job.place, job.source)) is not None}
         left = [job for job in jobs if job.place not in entries]
-        for job, problem in for_each(_prepare, left, workers, len(entries), "preparing"):
+        for job, (problem, oddities) in for_each(_prepare, left, workers, len(entries), "preparing"):
             if (entry := store.entry(*job.place, job.source)) is not None:
                 entries[job.place] = entry
             problems += [problem] if problem else []
+            for oddity in oddities:
+                odd[oddity].append(job.video.name)
         if not entries:
             raise BadInput(f"none of the {len(jobs)} videos of {path} can be read; the first problem: {problems[0]}")
         store.finish([entries[job.place] for job in jobs if job.place in entries])
-    return problems
+    if len(odd.get(GREY_VIDEO, ())) == len(left):
+        odd.pop(GREY_VIDEO, None)  # weights that are trained on these know grey videos
+    return Prepared(problems, [_note(names, oddity, len(jobs)) for oddity, names in odd.items()])
+
+
+def _note(names: Sequence[str], oddity: str, among: int) -> str:
+    named = ", ".join(sorted(names)[:NAMED]) + (", ..." if len(names) > NAMED else "")
+    return f"{len(names)} of {among} videos {oddity}: {named}"
 
 
 def _source(video: Video) -> str:
@@ -88,22 +120,40 @@ def _source(video: Video) -> str:
     return hashlib.sha256("\n".join(marks).encode("utf-8", "replace")).hexdigest()[:16]
 
 
-def _prepare(job: _Job) -> str | None:
-    """Write one video. Returns a sentence if it cannot be read, or not to its end."""
+def _prepare(job: _Job) -> tuple[str | None, list[str]]:
+    """Write one video. Returns a sentence if it cannot be read, or not to its end; and what is odd about it."""
     video = copy(job.video)
+    oddities: list[str] = []
     about = {"name": video.name, "split": video.split, "made_by": job.made_by, "source": job.source}
     try:
-        write_video(job.path, _pieces(video, job.config), about)
+        write_video(job.path, _pieces(video, job.config, oddities), about)
     except DiscRefusal:
         raise
     except BadInput as problem:
-        return str(problem)
-    return video.damage
+        return str(problem), []
+    return video.damage, oddities
 
 
-def _pieces(video: Video, config: PrepareConfig) -> Iterator[tuple[np.ndarray, np.ndarray | None]]:
+def _oddities(frames: np.ndarray, config: PrepareConfig) -> list[str]:
+    """What a model will hardly know, seen from the first frames."""
+    found = [GREY_VIDEO] if is_grey(frames) else []
+    if config.size is None:
+        return found
+    (h, w), (H, W) = frames.shape[1:3], config.size
+    if h < H and w < W:
+        found.append(f"are smaller than {W}x{H} pixels and were enlarged")
+    if config.fit == "stretch" and distortion((h, w), (H, W)) > MOST_DISTORTED:
+        found.append(f"have quite another shape than {W}x{H} pixels and were distorted (--fit crop or letterbox)")
+    if fitting((h, w), (H, W), config.fit).seen_share < LEAST_SEEN:
+        found.append("lost more than half of the frame by cropping (--fit stretch or letterbox)")
+    return found
+
+
+def _pieces(video: Video, config: PrepareConfig, oddities: list[str]) -> Iterator[tuple[np.ndarray, np.ndarray | None]]:
     begin = 0
     for frames, ids in video.pieces():
+        if not begin:
+            oddities += _oddities(frames, config)
         kept = slice(-begin % config.every, None, config.every)
         begin += len(frames)
         frames, ids = frames[kept], None if ids is None else ids[kept]

@@ -353,7 +353,8 @@ def open_store(root: Path) -> Videos:
         else:
             seen = "is missing" if found is None else f"has {found} bytes instead of {entry['bytes']}"
             problems.append(f"{video.path} {seen}: run the command that made this store again")
-    return Videos(videos, STORE, root, problems)
+    made_by = index["made_by"] if isinstance(index["made_by"], dict) else {}
+    return Videos(videos, STORE, root, problems, made_by)
 
 
 def damaged(root: Path, videos: Videos) -> list[str]:

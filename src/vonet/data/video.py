@@ -41,6 +41,9 @@ class Video(ABC):
     sentence that names the file.
     """
 
+    can_be_read_again = True
+    """False for what passes by, such as a camera."""
+
     def __init__(self, name: str, split: str = "train"):
         self.name = name.encode("utf-8", "replace").decode()  # names of files may hold anything
         self.split = split
@@ -98,13 +101,12 @@ class Video(ABC):
             yield self.read(start, stop), self.read_ids(start, stop)
 
     def watch(self) -> Iterator[Shown]:
-        """One frame after the other, from the first to the last."""
-        number = 0
-        for frames, _ in self.pieces():
-            for frame in frames:
-                seconds = number / self.rate if self.rate else None
-                yield Shown(number, seconds, partial(np.asarray, frame))
-                number += 1
+        """One frame after the other, from the first to the last; ids are not read."""
+        length = self._piece(None)
+        for start in range(0, len(self), length):
+            frames = self.read(start, min(start + length, len(self)))
+            for number, frame in enumerate(frames, start):
+                yield Shown(number, number / self.rate if self.rate else None, partial(np.asarray, frame))
 
     @property
     def rate(self) -> float | None:
@@ -119,6 +121,16 @@ class Video(ABC):
     def frame_name(self, number: int) -> str:
         """A file name for a picture that belongs to this frame."""
         return f"{number:05d}"
+
+    def frame_file(self, number: int) -> str:
+        """The file that holds this frame alone or, after it, the frame's number: clip.mp4#5."""
+        holder = self.files[0].name if self.files else self.name
+        return f"{holder}#{number}"
+
+    @property
+    def folder(self) -> Path | None:
+        """Where the files of `frame_file` lie; None for what lies nowhere."""
+        return self.files[0].parent if self.files else None
 
     @property
     def damage(self) -> str | None:
@@ -183,14 +195,22 @@ class ArrayVideo(Video):
 
 
 class Videos(Sequence[Video]):
-    """A set of videos: how they lie on the disc (`layout`), where (`root`), and what was found wrong when they were
-    opened (`problems`, a sentence each)."""
+    """A set of videos: how they lie on the disc (`layout`), where (`root`), what was found wrong when they were opened
+    (`problems`, a sentence each), and which command of vonet made them with which options (`made_by`), if one did."""
 
-    def __init__(self, videos: Sequence[Video], layout: str, root: Path, problems: Sequence[str] = ()):
+    def __init__(
+        self,
+        videos: Sequence[Video],
+        layout: str,
+        root: Path,
+        problems: Sequence[str] = (),
+        made_by: Mapping[str, Any] | None = None,
+    ):
         self._videos = list(videos)
         self.layout = layout
         self.root = root
         self.problems = list(problems)
+        self.made_by: Mapping[str, Any] = made_by or {}
 
     def __len__(self) -> int:
         return len(self._videos)
@@ -201,7 +221,7 @@ class Videos(Sequence[Video]):
     def __getitem__(self, index: slice) -> Videos: ...
     def __getitem__(self, index: int | slice) -> Video | Videos:
         if isinstance(index, slice):
-            return Videos(self._videos[index], self.layout, self.root, self.problems)
+            return Videos(self._videos[index], self.layout, self.root, self.problems, self.made_by)
         return copy(self._videos[index])
 
     @property
@@ -217,7 +237,7 @@ class Videos(Sequence[Video]):
         if not chosen:
             have = ", ".join(f"{name!r} ({count} videos)" for name, count in self.splits.items()) or "none"
             raise BadInput(f"{self.root} has no split {split!r}; it has {have}")
-        return Videos(chosen, self.layout, self.root, self.problems)
+        return Videos(chosen, self.layout, self.root, self.problems, self.made_by)
 
     def __repr__(self) -> str:
         return f"<{len(self)} videos, {self.layout}, {self.root}>"

@@ -8,7 +8,8 @@ from typing import Any, Generic, TypeVar
 
 import torch
 
-from vonet.errors import BadInput
+from vonet.data.resize import DEFAULT_FIT, Fit
+from vonet.errors import BadInput, check_choice
 from vonet.interface import ModelConfig, VideoModel
 from vonet.training.config import TrainingConfig
 
@@ -23,6 +24,10 @@ class Experiment(Generic[ModelConfigT]):
     model: ModelConfigT
     training: TrainingConfig | None
     """None: a method without parameters, which is used as it is."""
+    fit: Fit = DEFAULT_FIT
+    """How frames of another shape come to the model's size, with `vonet segment` as in the training videos."""
+    grey: bool = False
+    """Whether the model was trained on videos without colour."""
     cost: str = "not measured"
     """Cost of the training, in words."""
     measured: Mapping[str, float] = field(default_factory=dict)
@@ -31,6 +36,7 @@ class Experiment(Generic[ModelConfigT]):
     """The paper's scores for this experiment, in percent, where it has them."""
 
     def __post_init__(self) -> None:
+        check_choice("fit", self.fit, Fit)
         losses, weights = set(self.model.losses), set(self.training.weights) if self.training else set()
         if losses != weights:
             raise BadInput(

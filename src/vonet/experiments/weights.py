@@ -16,6 +16,7 @@ from typing import Any
 from safetensors import SafetensorError, safe_open
 from torch import nn
 
+from vonet.data.known import KnownInput
 from vonet.errors import BadInput
 from vonet.experiments import registry
 from vonet.experiments.experiment import Experiment
@@ -47,7 +48,7 @@ def load(path: Path | str) -> tuple[Any, Experiment]:
     """
     if is_method(path):
         experiment = registry.get(str(path))
-        return experiment.build_model().eval(), experiment
+        return _ready(experiment.build_model(), experiment), experiment
     file = _file(path)
     if not file.is_file():
         known = ", ".join([*shipped(), DEFAULT])
@@ -71,7 +72,13 @@ def load(path: Path | str) -> tuple[Any, Experiment]:
     if {name: t.shape for name, t in model.state_dict().items()} != {name: t.shape for name, t in tensors.items()}:
         raise BadInput(f"the weights in {file} do not fit the model that it describes. {OTHER_VERSION}")
     model.load_state_dict(tensors)
-    return model.eval(), experiment
+    return _ready(model, experiment), experiment
+
+
+def _ready(model: Any, experiment: Experiment) -> Any:
+    """For use, with what it knows of videos."""
+    model.known_input = KnownInput(experiment.fit, experiment.grey)
+    return model.eval()
 
 
 def checksum(path: Path | str) -> str:

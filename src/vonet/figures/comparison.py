@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections import defaultdict
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 
 from vonet.experiments import paper_scores
+from vonet.figures.names import plain_name, spoken_method
 from vonet.figures.plots import SCORES, WIDTH, plotting, saved
 from vonet.figures.sheet import colours
 from vonet.writing import written_aside
@@ -94,7 +95,8 @@ def markdown(found: Comparison) -> str:
     head = ["", *(f"{SCORES[name]} {dataset}" for name, dataset in columns)]
     lines = [head, ["---", *("---:" for _ in columns)]]
     for methods in found.groups.values():
-        lines += [[method, *(_cell(found, scores, key, "**") for key in columns)] for method, scores in methods.items()]
+        for method, scores in methods.items():
+            lines.append([spoken_method(method), *(_cell(found, scores, key, "**") for key in columns)])
     return "\n".join("| " + " | ".join(cells) + " |" for cells in lines) + "\n"
 
 
@@ -119,7 +121,8 @@ def latex(found: Comparison) -> str:
     for methods in found.groups.values():
         lines.append(r"\hline")
         for method, scores in methods.items():
-            lines.append(" & ".join([_escaped(method), *(_formula(found, scores, key) for key in columns)]) + r" \\")
+            cells = [_escaped(spoken_method(method)), *(_formula(found, scores, key) for key in columns)]
+            lines.append(" & ".join(cells) + r" \\")
     return "\n".join([*lines, r"\hline", r"\end{tabular}"]) + "\n"
 
 
@@ -153,10 +156,11 @@ def write_tables(path: Path, found: Comparison) -> list[Path]:
 
 
 def write_bars(path: Path, found: Comparison) -> list[Path]:
-    """The paper's ablation figure: for each dataset a group of bars, one for each of our methods; the dotted line is
-    the best method that knows nothing of objects."""
+    """The paper's ablation figure: for each dataset a group of bars, one for each of our methods, with a line for the
+    standard deviation where there is one; the dotted line is the best method without learning."""
     methods = found.groups["ours"]
-    labels = ablation_labels(list(methods))
+    labels = {method: spoken_method(label) for method, label in ablation_labels(list(methods)).items()}
+    others = _best_without_learning(found)
     width = min(0.8 / len(methods), 0.25)
     paints = colours(len(methods)) / 255  # matplotlib's own ten would come again
     with plotting() as pyplot:
@@ -164,27 +168,42 @@ def write_bars(path: Path, found: Comparison) -> list[Path]:
         for axes, (name, spoken) in zip(panels, SCORES.items(), strict=True):
             for place, (method, scores) in enumerate(methods.items()):
                 known = [i for i, dataset in enumerate(found.datasets) if (name, dataset) in scores]
-                values = [scores[name, found.datasets[i]] for i in known]
-                axes.bar(
-                    [i + (place - (len(methods) - 1) / 2) * width for i in known],
-                    [100 * mean for mean, _ in values],
-                    width * 0.9,
-                    color=paints[place],
-                    yerr=[100 * (std or 0) for _, std in values],
-                    error_kw={"linewidth": 0.8, "capsize": 1.5},
-                    label=labels[method],
-                )
+                places = {i: i + (place - (len(methods) - 1) / 2) * width for i in known}
+                means = {i: scores[name, found.datasets[i]][0] for i in known}
+                spreads = {i: std for i in known if (std := scores[name, found.datasets[i]][1]) is not None}
+                heights = [100 * means[i] for i in known]
+                axes.bar(list(places.values()), heights, width * 0.9, color=paints[place], label=labels[method])
+                if spreads:
+                    line = {"fmt": "none", "ecolor": "black", "elinewidth": 0.8, "capsize": 1.5}
+                    at, middles = [places[i] for i in spreads], [100 * means[i] for i in spreads]
+                    axes.errorbar(at, middles, [100 * std for std in spreads.values()], **line)
             for i, dataset in enumerate(found.datasets):
-                trivial = [s[name, dataset][0] for s in found.groups["trivial"].values() if (name, dataset) in s]
-                if trivial:
-                    label = "best method without learning" if i == 0 else None
+                if (name, dataset) in others:
+                    label = f"best without learning ({_listed(others.values())})" if i == 0 else None
                     line = {"color": "black", "linestyle": ":", "linewidth": 1, "label": label}
-                    axes.plot([i - 0.45, i + 0.45], [100 * max(trivial)] * 2, **line)
+                    best = found.groups["trivial"][others[name, dataset]][name, dataset][0]
+                    axes.plot([i - 0.45, i + 0.45], [100 * best] * 2, **line)
             axes.set_xticks(range(len(found.datasets)), found.datasets)
-            axes.set(title=spoken, ylim=(0, 100))
+            axes.set_xlim(-0.6, len(found.datasets) - 0.4)
+            axes.set(title=spoken, ylim=(0, 100), ylabel="percent" if axes is panels[0] else "")
             axes.grid(visible=False, axis="x")
         figure.legend(*panels[0].get_legend_handles_labels(), loc="outside lower center", ncols=4)
         return saved(figure, path)
+
+
+def _best_without_learning(found: Comparison) -> dict[tuple[str, str], str]:
+    """For each score and dataset, the method without learning that has the highest mean."""
+    best: dict[tuple[str, str], str] = {}
+    methods = found.groups.get("trivial", {})
+    for method, scores in methods.items():
+        for key, (mean, _) in scores.items():
+            if key not in best or mean > methods[best[key]][key][0]:
+                best[key] = method
+    return best
+
+
+def _listed(names: Iterable[str]) -> str:
+    return " or ".join(dict.fromkeys(plain_name(name) for name in names))
 
 
 def ablation_labels(methods: Sequence[str]) -> dict[str, str]:

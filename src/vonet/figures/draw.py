@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -12,8 +12,9 @@ import vonet.data
 from vonet.errors import BadInput
 from vonet.evaluation.report import read_evaluation
 from vonet.experiments import weights
-from vonet.figures.comparison import compared, write_bars, write_tables
+from vonet.figures.comparison import compared, method_name, write_bars, write_tables
 from vonet.figures.efficiency import write_attention, write_efficiency
+from vonet.figures.names import distinct_names, spoken_method
 from vonet.figures.report import EVALUATION, LOG, run_data, validation_or_all, watched_videos
 from vonet.figures.strips import write_divergence, write_foreground, write_masks, write_reconstructions
 from vonet.performance import keep_freed_memory
@@ -45,8 +46,9 @@ def draw(
         if number < 1:
             raise BadInput(f"--{name} is {number}; it must be 1 or more")
     found = _sorted_out(sources)
-    written = _of_models(found, out, data, split, videos, frames, progress) if found.runs else []
-    written += write_efficiency(out / "efficiency", found.logs)
+    spoken = _spoken(found)
+    written = _of_models(found, spoken, out, data, split, videos, frames, progress) if found.runs else []
+    written += write_efficiency(out / "efficiency", {spoken.get(name, name): log for name, log in found.logs.items()})
     if found.evaluations:
         comparison = compared(found.evaluations)
         written += write_tables(out / "comparison", comparison) + write_bars(out / "ablation", comparison)
@@ -59,6 +61,7 @@ def draw(
 
 def _of_models(
     found: Sources,
+    spoken: Mapping[str, str],
     out: Path,
     data: Path | None,
     split: str | None,
@@ -74,11 +77,22 @@ def _of_models(
     for name, run in found.runs.items():
         model, _ = weights.load(run)
         seen[name] = watched_videos(model, chosen, frames, progress)
-    written = write_masks(out / "masks", seen) + write_foreground(out / "foreground", seen)
+    named = {spoken[name]: watched for name, watched in seen.items()}
+    written = write_masks(out / "masks", named) + write_foreground(out / "foreground", named)
     for name, watched in seen.items():
         written += write_reconstructions(out / f"{name}-reconstruction", watched)
         written += write_divergence(out / f"{name}-kld", watched)
     return written
+
+
+def _spoken(found: Sources) -> dict[str, str]:
+    """The runs' names as a paper writes them: those of their methods, where that tells them apart."""
+    spoken = {}
+    for name, run in found.runs.items():
+        _, experiment = weights.load(run)
+        about = {"experiment": experiment.name, "dataset": experiment.dataset}
+        spoken[name] = spoken_method(method_name(about))
+    return distinct_names(spoken)
 
 
 def _sorted_out(sources: Sequence[Path]) -> Sources:

@@ -22,6 +22,7 @@ def write_efficiency(path: Path, logs: Mapping[str, Sequence[Mapping[str, Any]]]
                 minutes = [entry["seconds"] / 60 for entry in entries]
                 axes.plot(minutes, [100 * entry["scores"][name] for entry in entries], "o-", markersize=2.5, label=run)
             axes.set(title=spoken, xlabel="minutes of training", xlim=(0, None), ylim=(0, 100))
+        panels[0].set_ylabel("percent")
         figure.legend(*panels[0].get_legend_handles_labels(), loc="outside lower center", ncols=4)
         return saved(figure, path)
 

@@ -33,10 +33,13 @@ def boundaries(ids: Integer[np.ndarray, "H W"], width: int = 1) -> Bool[np.ndarr
 
 
 def overlaid(
-    pixels: UInt8[np.ndarray, "H W 3"], ids: Integer[np.ndarray, "H W"], opacity: float = 0.5
+    pixels: UInt8[np.ndarray, "H W 3"],
+    ids: Integer[np.ndarray, "H W"],
+    opacity: float = 0.5,
+    tint: UInt8[np.ndarray, "ids 3"] | None = None,
 ) -> UInt8[np.ndarray, "H W 3"]:
-    """The frame with its segments over it; pixels of id 0 keep their own colour."""
-    tint = id_colours(int(ids.max()))
+    """The frame with its segments over it; pixels of id 0 keep their own colour. `tint`: the colours of the ids."""
+    tint = id_colours(int(ids.max())) if tint is None else tint
     weight = np.full(len(tint), round(256 * opacity), np.uint16)
     weight[0] = 0
     mixed = np.empty(pixels.shape, np.uint8)

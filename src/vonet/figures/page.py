@@ -16,20 +16,19 @@ import zlib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from importlib import resources
+from itertools import count
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 from jaxtyping import Integer, UInt8
 from PIL import Image
-from scipy.optimize import linear_sum_assignment
 
 from vonet.evaluation import metrics
 from vonet.evaluation.protocol import COUNTS, LESS_IS_BETTER, SCORES, score
 from vonet.evaluation.timeline import FRAGMENTED, timelines
-from vonet.figures.sheet import colours
+from vonet.figures.matching import BACKGROUND, matched, paints
 from vonet.figures.watched import Watched
-from vonet.interface import NULL
 from vonet.writing import written_aside
 
 SCRIPTS = ("dom.js", "charts.js", "scores.js", "timeline.js", "viewer.js", "report.js")
@@ -142,7 +141,7 @@ def _video(watched: Watched, protocol: str) -> dict[str, Any]:
         "height": height,
         "width": width,
         "slots": watched.slots,
-        "colours": _hex(colours(watched.slots)),
+        "colours": _hex(slot_colours(watched)),
         "columns": _columns(length),
         "sheets": {name: _sheet(frames) for name, frames in sheets.items() if frames is not None},
         "ids": _deflated(watched.ids),
@@ -157,7 +156,7 @@ def _video(watched: Watched, protocol: str) -> dict[str, Any]:
     return {
         **found,
         "trueIds": _deflated(numbers),
-        "trueColours": _hex(_alike(numbers, watched.ids, len(names) - 1, watched.slots)),
+        "trueColours": _hex(_true_colours(watched, names[names != metrics.BACKGROUND])),
         "scores": {name: float(f"{value:.5g}") for name, value in scores.items()},
         "objects": [
             {
@@ -173,20 +172,17 @@ def _video(watched: Watched, protocol: str) -> dict[str, Any]:
     }
 
 
-def _alike(
-    true_ids: Integer[np.ndarray, "T H W"], ids: Integer[np.ndarray, "T H W"], objects: int, slots: int
-) -> UInt8[np.ndarray, "objects 3"]:
-    """Colours of the true objects: that of the slot which suits the object best, each slot's once, so that eyes can
-    compare; objects for which no slot is left have colours that no slot has."""
-    table = metrics.confusion(true_ids, ids)
-    rows, columns = np.flatnonzero(table.is_object), np.flatnonzero(table.predicted != NULL)
-    overlap = metrics.overlaps(table.total)[rows][:, columns]
-    palette = colours(slots + objects)
-    chosen = palette[slots:]
-    for i, j in zip(*linear_sum_assignment(overlap, maximize=True), strict=True):
-        if overlap[i, j] > 0:
-            chosen[table.true[rows[i]] - 1] = palette[table.predicted[columns[j]] - 1]
-    return chosen
+def slot_colours(watched: Watched) -> UInt8[np.ndarray, "slots 3"]:
+    """Of each slot: that of the true object that it matches; grey for background; else one of its own."""
+    found = matched(watched.ids, watched.true_ids)
+    following = count(1 + max(BACKGROUND, *found.of_slots.values(), *found.of_objects.values()))
+    numbers = [found.of_slots[k] if k in found.of_slots else next(following) for k in range(1, watched.slots + 1)]
+    return paints(max(numbers, default=0))[numbers]
+
+
+def _true_colours(watched: Watched, names: Integer[np.ndarray, " objects"]) -> UInt8[np.ndarray, "objects 3"]:
+    numbers = matched(watched.ids, watched.true_ids).true_numbered(names)
+    return paints(int(numbers.max(initial=0)))[numbers]
 
 
 def _columns(length: int) -> int:

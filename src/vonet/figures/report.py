@@ -50,7 +50,7 @@ def report(
     path = out or (folder or Path()) / "report.html"
     contents = Contents(
         title=experiment.name,
-        summary=experiment.summary,
+        summary=_summary(experiment, folder),
         verdict=evaluation.get("verdict", ""),
         facts=_facts(experiment, model, data, chosen, evaluation, entries),
         methods=_methods(experiment, evaluation) if evaluation else (),
@@ -60,6 +60,28 @@ def report(
     )
     write_page(path, contents)
     return path
+
+
+def _summary(experiment: Experiment, folder: Path | None) -> str:
+    """What the run is: a run on one's own videos is not what its experiment was meant for."""
+    about = checkpoint.latest(folder) if folder else None
+    if about is None or "path" not in about:
+        return experiment.summary
+    model, path = experiment.summary.partition(" on ")[0], Path(about["path"])
+    try:
+        videos = vonet.data.open(path, split="train")
+    except BadInput:  # they have moved
+        return f"{model}, trained on {path.name}"
+    return f"{model}, trained on {_told(videos)} ({path.name})"
+
+
+def _told(videos: Videos) -> str:
+    made_by, number = videos.made_by, f"{len(videos)} {{}}video{'' if len(videos) == 1 else 's'}"
+    if made_by.get("command") == "prepare":
+        return number.format("prepared ")
+    if "level" in made_by:
+        return f"{number.format('generated ')} of level {made_by['level']}"
+    return number.format("generated ") if made_by else f"{number.format('')} in {videos.layout}"
 
 
 def run_data(folder: Path | None) -> Path:

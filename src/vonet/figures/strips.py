@@ -8,9 +8,9 @@ from pathlib import Path
 import numpy as np
 from jaxtyping import Integer, UInt8
 
-from vonet.figures.overlays import boundaries, id_colours, overlaid
+from vonet.figures.matching import BACKGROUND, matched, paints
+from vonet.figures.overlays import boundaries, overlaid
 from vonet.figures.plots import GAP, WIDTH, plotting, saved, sheet_of, show_sheet
-from vonet.figures.sheet import colours
 from vonet.figures.watched import Watched
 
 EVERY = 2
@@ -25,17 +25,19 @@ RECONSTRUCTIONS, IN_A_ROW = 8, 2
 
 
 def write_masks(path: Path, runs: Mapping[str, Sequence[Watched]]) -> list[Path]:
-    """Of each video the input, the true ids, and the masks of each run, as colours with white boundaries."""
+    """Of each video the input, the true ids, and the masks of each run, as colours with white boundaries. A segment has
+    the colour of the true object that it matches, and background is grey."""
     rows, labels = [], []
     for watched in zip(*runs.values(), strict=True):
         times = _times(watched[0])
         rows.append(_enlarged(watched[0].frames[times]))
         labels.append("input")
         if watched[0].true_ids is not None:
-            rows.append(_over(watched[0].frames[times], _compact(watched[0].true_ids)[times]))
-            labels.append("true")
+            numbers = matched(watched[0].ids, watched[0].true_ids).true_numbered(watched[0].true_ids)
+            rows.append(_over(watched[0].frames[times], numbers[times], paints(int(numbers.max()))))
+            labels.append("true objects")
         for name, seen in zip(runs, watched, strict=True):
-            rows.append(_over(seen.frames[times], seen.ids[times]))
+            rows.append(_over(seen.frames[times], seen.ids[times], matched(seen.ids, seen.true_ids).tint()))
             labels.append(name)
     return _write_sheet(path, rows, labels)
 
@@ -48,10 +50,13 @@ def write_foreground(path: Path, runs: Mapping[str, Sequence[Watched]]) -> list[
         if true_ids is None:
             continue
         times = _times(watched[0])
-        shown = {"true": _compact(true_ids), **{name: seen.ids for name, seen in zip(runs, watched, strict=True)}}
-        for name, ids in shown.items():
-            rows.append(np.stack([_alone(ids[t], true_ids[t] != 0) for t in times]))
-            labels.append(f"{name} (FG)")
+        true = matched(watched[0].ids, true_ids).true_numbered(true_ids)
+        shown = {"true objects": (true, paints(int(true.max())))}
+        for name, seen in zip(runs, watched, strict=True):
+            shown[name] = seen.ids, matched(seen.ids, true_ids).tint()
+        for name, (ids, tint) in shown.items():
+            rows.append(np.stack([_alone(ids[t], true_ids[t] != 0, tint) for t in times]))
+            labels.append(name)
     return _write_sheet(path, rows, labels) if rows else []
 
 
@@ -77,7 +82,8 @@ def write_reconstructions(path: Path, videos: Sequence[Watched]) -> list[Path]:
 
 
 def write_divergence(path: Path, videos: Sequence[Watched]) -> list[Path]:
-    """The KLD of each slot over time, per dimension, below the frames. Nothing for a model without a prior."""
+    """The KLD of each slot over time, per dimension, below the frames: a line for each slot in the colour of its mask.
+    Nothing for a model without a prior."""
     if videos[0].divergence is None:
         return []
     with plotting() as pyplot:
@@ -87,13 +93,20 @@ def write_divergence(path: Path, videos: Sequence[Watched]) -> list[Path]:
         for (above, below), video in zip(panels.T, videos, strict=True):
             assert video.divergence is not None
             times = _times(video, columns=6)
-            above.imshow(sheet_of([_over(video.frames[times], video.ids[times])]))
+            found = matched(video.ids, video.true_ids)
+            above.imshow(sheet_of([_over(video.frames[times], video.ids[times], found.tint())]))
             above.axis("off")
             above.set_title(video.name)
-            for slot, colour in enumerate(colours(video.slots) / 255):
-                below.plot(np.arange(1, len(video.frames) + 1), video.divergence[:, slot], color=colour, linewidth=1.2)
+            tints = found.tint() / 255
+            for slot in range(video.slots):
+                number = found.of_slots.get(slot + 1)  # a slot without a pixel has no colour
+                label = f"slot {slot + 1}" + {None: " (no pixel)", BACKGROUND: " (background)"}.get(number, "")
+                look = {"color": "0.8", "linestyle": ":"} if number is None else {"color": tints[slot + 1]}
+                frames = np.arange(1, len(video.frames) + 1)
+                below.plot(frames, video.divergence[:, slot], linewidth=1.2, label=label, **look)
             below.set(xlabel="frame", ylim=(0, None))
-        panels[1][0].set_ylabel("KLD / D of each slot")
+            below.legend(fontsize=6, ncols=2, handlelength=1.2, columnspacing=1)
+        panels[1][0].set_ylabel("KL divergence / D")
         return saved(figure, path)
 
 
@@ -131,20 +144,21 @@ def _enlarged(pictures: np.ndarray) -> np.ndarray:
     return pictures.repeat(scale, axis=1).repeat(scale, axis=2)
 
 
-def _over(frames: UInt8[np.ndarray, "T h w 3"], ids: Integer[np.ndarray, "T h w"]) -> UInt8[np.ndarray, "T H W 3"]:
-    pairs = zip(_enlarged(frames), _enlarged(ids), strict=True)
-    return np.stack([overlaid(frame, number, OPACITY) for frame, number in pairs])
+def _over(
+    frames: UInt8[np.ndarray, "T h w 3"], ids: Integer[np.ndarray, "T h w"], tint: UInt8[np.ndarray, "ids 3"]
+) -> UInt8[np.ndarray, "T H W 3"]:
+    """Colours over the frames in grey, whose own colours would change them."""
+    grey = frames.mean(axis=-1, keepdims=True).astype(np.uint8).repeat(3, axis=-1)
+    pairs = zip(_enlarged(grey), _enlarged(ids), strict=True)
+    return np.stack([overlaid(frame, number, OPACITY, tint) for frame, number in pairs])
 
 
-def _alone(ids: Integer[np.ndarray, "h w"], shown: np.ndarray) -> UInt8[np.ndarray, "H W 3"]:
+def _alone(
+    ids: Integer[np.ndarray, "h w"], shown: np.ndarray, tint: UInt8[np.ndarray, "ids 3"]
+) -> UInt8[np.ndarray, "H W 3"]:
     """Ids as colours where something is to be shown, with white boundaries between them."""
     large, inside = _enlarged(ids[None])[0], _enlarged(shown[None])[0]
-    picture = id_colours(int(ids.max()))[large]
+    picture = tint[large]
     picture[boundaries(large)] = 255
     picture[~inside] = NOTHING
     return picture
-
-
-def _compact(ids: Integer[np.ndarray, "T H W"]) -> Integer[np.ndarray, "T H W"]:
-    """Numbers from 1 on for the objects, as slots have them; the background stays 0."""
-    return np.unique(np.append(ids, 0), return_inverse=True)[1][:-1].reshape(ids.shape)

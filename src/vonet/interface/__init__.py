@@ -10,6 +10,7 @@ A model takes one frame and a state, and gives masks and the next state (`step`)
 comes out, and nothing is kept inside the model.
 """
 
+from vonet.interface.background import Extent, background_ids, border_counts, extents
 from vonet.interface.checks import check_batch, check_fit, check_frames, check_size, check_slots
 from vonet.interface.contract import (
     Clip,
@@ -41,6 +42,7 @@ __all__ = [
     "Enlargement",
     "ExplainingModel",
     "Explanation",
+    "Extent",
     "ModelConfig",
     "Output",
     "Segmentation",
@@ -50,6 +52,8 @@ __all__ = [
     "StepOutput",
     "StreamingModel",
     "VideoModel",
+    "background_ids",
+    "border_counts",
     "check_batch",
     "check_fit",
     "check_frames",
@@ -58,6 +62,7 @@ __all__ = [
     "check_slots",
     "device_of",
     "enlarge",
+    "extents",
     "frames_tensor",
     "joined_states",
     "label_ids",

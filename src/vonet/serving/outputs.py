@@ -26,39 +26,45 @@ from vonet.data.resize import resized, resized_ids
 from vonet.errors import BadInput
 from vonet.figures.overlays import overlaid
 from vonet.serving import rle
-from vonet.serving.segmenter import SegmentedFrame
-from vonet.serving.tracks import Tracks, write_table
+from vonet.serving.sound import Sound
+from vonet.serving.spool import FoundFrame
+from vonet.serving.tracks import Row, write_table
 
 
 @dataclass(frozen=True)
 class Source:
-    """Facts about the video that a writer gets before the first frame."""
+    """Facts about the video that a writer gets before the first frame. `folder`: where the pictures or the video of
+    `FoundFrame.file` lie. `sound`: the file with the sound, if there is any that can be kept."""
 
     name: str
     rate: float
     slots: int
+    folder: Path | None = None
+    sound: Path | None = None
 
 
 class Writer(ABC):
-    """Called with every frame and the name of its picture. `finish` completes the file, `abandon` discards it."""
+    """Called with every frame. `finish` completes the file, `abandon` discards it. `problem`: a sentence if something
+    of the video is missing in the file."""
 
     file: str
+    problem: str | None = None
 
     @abstractmethod
     def __init__(self, folder: Path, source: Source): ...
 
     @abstractmethod
-    def add(self, frame: SegmentedFrame, name: str) -> None: ...
+    def add(self, frame: FoundFrame) -> None: ...
 
     @abstractmethod
-    def finish(self, tracks: Tracks) -> None: ...
+    def finish(self, rows: Sequence[Row]) -> None: ...
 
     def abandon(self) -> None:  # noqa: B027  # most have nothing to let go of
         pass
 
 
 class Overlay(Writer):
-    """A video to look at: it has the times of the frames, and a size that players can show."""
+    """A video to look at: it has the times of the frames, the sound, and a size that players can show."""
 
     file = "overlay.mp4"
     largest, smallest = 1920, 256
@@ -70,43 +76,63 @@ class Overlay(Writer):
         self._container = av.open(str(folder / self.file), "w")
         self._rate = max(Fraction(source.rate).limit_denominator(1001), Fraction(1, 1001))
         self._stream: Any = None
+        self._path_of_sound = source.sound
+        self._sound: Sound | None = None
         self._begin, self._last = 0.0, -1
 
-    def add(self, frame: SegmentedFrame, name: str) -> None:
+    def add(self, frame: FoundFrame) -> None:
         import av
 
-        picture = overlaid(*self._at_size(frame.pixels, frame.ids))
+        picture = overlaid(*self._at_size(frame.pixels(), frame.ids))
         if self._stream is None:
             how = {"crf": "20", "preset": "veryfast"}
             self._stream = self._container.add_stream("libx264", rate=self._rate, options=how)
             self._stream.height, self._stream.width = picture.shape[:2]
             self._stream.pix_fmt = "yuv420p"
             self._stream.codec_context.time_base = Fraction(1, self.ticks)
-            self._begin = frame.seconds or 0.0
+            self._begin = frame.seconds
+            if self._path_of_sound is not None:
+                self._sound = Sound(self._path_of_sound, self._begin, self._container)
         shown = av.VideoFrame.from_ndarray(picture, format="rgb24")
-        seconds = (frame.seconds or 0.0) - self._begin
+        seconds = frame.seconds - self._begin
         self._last = max(self._last + 1, round(seconds * self.ticks))  # times in files may stand still or go back
         shown.pts, shown.time_base = self._last, Fraction(1, self.ticks)
         self._container.mux(self._stream.encode(shown))
+        self._mux_sound(seconds)
 
-    def finish(self, tracks: Tracks) -> None:
+    def _mux_sound(self, until: float) -> None:
+        """Beside the pictures that it belongs to, so that players need not look for it."""
+        if self._sound is not None:
+            for packet in self._sound.packets(until):
+                self._container.mux(packet)
+
+    def finish(self, rows: Sequence[Row]) -> None:
         self._container.mux(self._stream.encode())
-        self._container.close()
+        if self._sound is not None:
+            self._mux_sound(self._last / self.ticks + float(1 / self._rate))
+            for packet in self._sound.rest():
+                self._container.mux(packet)
+            self.problem = self._sound.problem
+        self.abandon()
 
     def abandon(self) -> None:
+        if self._sound is not None:
+            self._sound.close()
         self._container.close()
 
     def _at_size(self, pixels: np.ndarray, ids: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        begun = self._stream is not None
+        size = (self._stream.height, self._stream.width) if begun else self.size_of(ids.shape)
+        if pixels.shape[:2] != size:
+            pixels = resized(pixels[None], size, "stretch")[0]
+        return pixels, ids if ids.shape == size else resized_ids(ids[None], size, "stretch")[0]
+
+    @classmethod
+    def size_of(cls, frame: tuple[int, ...]) -> tuple[int, int]:
         """Not too large to play, not too small to see, and even, as the codec wants it."""
-        h, w = pixels.shape[:2]
-        if self._stream is not None:
-            size = (self._stream.height, self._stream.width)
-        else:
-            scale = min(self.largest / max(h, w), float(max(1, self.smallest // max(h, w))))
-            size = (_even(h * scale), _even(w * scale))
-        if size == (h, w):
-            return pixels, ids
-        return resized(pixels[None], size, "stretch")[0], resized_ids(ids[None], size, "stretch")[0]
+        h, w = frame
+        scale = min(cls.largest / max(h, w), float(max(1, cls.smallest // max(h, w))))
+        return _even(h * scale), _even(w * scale)
 
 
 def _even(side: float) -> int:
@@ -129,14 +155,14 @@ class Davis(Writer):
         self._folder.mkdir()
         self._palette = davis_palette()
 
-    def add(self, frame: SegmentedFrame, name: str) -> None:
+    def add(self, frame: FoundFrame) -> None:
         if (largest := int(frame.ids.max())) > LARGEST_ID:  # a model with labels of its own may give ever new ones
             raise BadInput(f"pictures of masks hold at most {LARGEST_ID} ids; id {largest} was found: leave out masks")
         picture = Image.fromarray(frame.ids.astype(np.uint8))
         picture.putpalette(self._palette)
-        picture.save(self._folder / f"{name}.png")
+        picture.save(self._folder / f"{frame.name}.png")
 
-    def finish(self, tracks: Tracks) -> None:
+    def finish(self, rows: Sequence[Row]) -> None:
         pass
 
 
@@ -162,13 +188,14 @@ class Coco(Writer):
         self._name, self._count = source.name, 0
         self._out = (folder / self.file).open("w", encoding="utf-8")
         self._images = _spool(folder)
-        self._out.write(f'{{"info": {json.dumps({"video": source.name})},\n"categories": {json.dumps(CATEGORIES)},\n')
+        info = {"video": source.name, "folder": None if source.folder is None else str(source.folder)}
+        self._out.write(f'{{"info": {json.dumps(info)},\n"categories": {json.dumps(CATEGORIES)},\n')
         self._out.write('"annotations": [')
 
-    def add(self, frame: SegmentedFrame, name: str) -> None:
+    def add(self, frame: FoundFrame) -> None:
         masks = rle.encoded(frame.ids)
         h, w = frame.ids.shape
-        image = {"id": frame.number, "file_name": name, "height": h, "width": w, "seconds": frame.seconds}
+        image = {"id": frame.number, "file_name": frame.file, "height": h, "width": w, "seconds": frame.seconds}
         self._images.write(json.dumps(image) + "\n")
         for track in frame.tracks:
             self._count += 1
@@ -179,7 +206,7 @@ class Coco(Writer):
             }
             self._out.write(f"{',' if self._count > 1 else ''}\n{json.dumps(annotation)}")
 
-    def finish(self, tracks: Tracks) -> None:
+    def finish(self, rows: Sequence[Row]) -> None:
         self._out.write('\n],\n"images": ')
         _write_list(self._out, _lines(self._images))
         self._out.write("}\n")
@@ -198,7 +225,7 @@ class YouTubeVis(Writer):
     unseen = "[null, null, null]"
 
     def __init__(self, folder: Path, source: Source):
-        self._name, self._path = source.name, folder / self.file
+        self._name, self._home, self._path = source.name, source.folder, folder / self.file
         self._open = ExitStack()
         self._names = self._open.enter_context(_spool(folder))
         self._folder = folder
@@ -207,9 +234,9 @@ class YouTubeVis(Writer):
         self._confidences: dict[int, float] = defaultdict(float)
         self._seen: dict[int, int] = defaultdict(int)
 
-    def add(self, frame: SegmentedFrame, name: str) -> None:
+    def add(self, frame: FoundFrame) -> None:
         masks = rle.encoded(frame.ids)
-        self._names.write(json.dumps(name) + "\n")
+        self._names.write(json.dumps(frame.file) + "\n")
         lines = {}
         for track in frame.tracks:
             lines[track.id] = json.dumps([masks[track.id], track.box, track.area])
@@ -222,11 +249,12 @@ class YouTubeVis(Writer):
             spool.write(lines.get(one, self.unseen) + "\n")
         self._length, self._size = self._length + 1, frame.ids.shape
 
-    def finish(self, tracks: Tracks) -> None:
+    def finish(self, rows: Sequence[Row]) -> None:
         h, w = self._size
         shape = {"height": h, "width": w, "length": self._length}
+        info = {"folder": None if self._home is None else str(self._home)}
         with self._path.open("w", encoding="utf-8") as out:
-            out.write(f'{{"categories": {json.dumps(CATEGORIES)},\n')
+            out.write(f'{{"info": {json.dumps(info)},\n"categories": {json.dumps(CATEGORIES)},\n')
             out.write(f'"videos": [{json.dumps({"id": 1, "name": self._name, **shape})[:-1]}, "file_names": ')
             _write_list(out, _lines(self._names))
             out.write('}],\n"annotations": [')
@@ -246,7 +274,8 @@ class YouTubeVis(Writer):
 
 
 class Mot(Writer):
-    """MOTChallenge: frame from 1, id, left, top, width, height, confidence, and three numbers that are not known."""
+    """MOTChallenge: frame, id, left, top, width, height, confidence, and three numbers that are not known. Frames and
+    pixels are counted from 1."""
 
     file = "mot.csv"
 
@@ -254,11 +283,13 @@ class Mot(Writer):
         self._out = (folder / self.file).open("w", newline="", encoding="utf-8")
         self._writer = csv.writer(self._out, lineterminator="\n")
 
-    def add(self, frame: SegmentedFrame, name: str) -> None:
+    def add(self, frame: FoundFrame) -> None:
         for track in frame.tracks:
-            self._writer.writerow([frame.number + 1, track.id, *track.box, f"{track.confidence:.4f}", -1, -1, -1])
+            left, top, width, height = track.box
+            box = (left + 1, top + 1, width, height)
+            self._writer.writerow([frame.number + 1, track.id, *box, f"{track.confidence:.4f}", -1, -1, -1])
 
-    def finish(self, tracks: Tracks) -> None:
+    def finish(self, rows: Sequence[Row]) -> None:
         self.abandon()
 
     def abandon(self) -> None:
@@ -278,13 +309,13 @@ class Npz(Writer):
         self._size: tuple[int, ...] = ()
         self._kind = np.dtype(np.uint8)
 
-    def add(self, frame: SegmentedFrame, name: str) -> None:
+    def add(self, frame: FoundFrame) -> None:
         self._size, self._kind = frame.ids.shape, frame.ids.dtype
         self._packed.write(np.ascontiguousarray(frame.ids).tobytes())
         self._numbers.append(frame.number)
-        self._seconds.append(frame.seconds or 0.0)
+        self._seconds.append(frame.seconds)
 
-    def finish(self, tracks: Tracks) -> None:
+    def finish(self, rows: Sequence[Row]) -> None:
         self._packed.close()
         self._raw.seek(0)
         with zipfile.ZipFile(self._path, "w", zipfile.ZIP_DEFLATED, compresslevel=1) as archive:
@@ -312,11 +343,11 @@ class TrackTable(Writer):
     def __init__(self, folder: Path, source: Source):
         self._path = folder / self.file
 
-    def add(self, frame: SegmentedFrame, name: str) -> None:
+    def add(self, frame: FoundFrame) -> None:
         pass
 
-    def finish(self, tracks: Tracks) -> None:
-        write_table(self._path, tracks.table())
+    def finish(self, rows: Sequence[Row]) -> None:
+        write_table(self._path, rows)
 
 
 WRITERS: dict[str, type[Writer]] = {

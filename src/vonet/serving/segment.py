@@ -7,22 +7,31 @@ import re
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
+from functools import partial
 from itertools import chain, count
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 from tqdm import tqdm
 
-import vonet.data
+import vonet
+from vonet.data.files import FileVideo
 from vonet.data.video import Shown, Video
 from vonet.data.work import stop_signals
 from vonet.errors import BadInput
 from vonet.experiments import weights as stored
 from vonet.interface import MIN_PROBABILITY
-from vonet.serving.outputs import DEFAULT, Source, Writer, chosen
+from vonet.serving.inputs import LiveVideo, open_input
+from vonet.serving.known import outside
+from vonet.serving.objects import ObjectRule, Reason, RuleScore, Truth
+from vonet.serving.outputs import DEFAULT, Overlay, Source, Writer, chosen
+from vonet.serving.recording import Recording
 from vonet.serving.segmenter import SegmentedFrame, Segmenter, load_model
+from vonet.serving.sound import has_sound
 from vonet.serving.span import Moment, Span
+from vonet.serving.spool import FoundFrame, Spool
 from vonet.serving.tracks import Row, spoken
 from vonet.writing import DiscRefusal, disc_refusals, folder_written_aside
 
@@ -39,7 +48,7 @@ class SegmentOptions:
     start: Moment = 0
     end: Moment | None = None
     fps: float = 12.0
-    fit: str = "stretch"
+    fit: str | None = None
     min_probability: float = MIN_PROBABILITY
     seed: int = 0
 
@@ -60,8 +69,8 @@ class SegmentOptions:
 def segment(
     source: str | Path | Video, weights: Any = None, *, split: str | None = None, **options: Any
 ) -> Iterator[SegmentedFrame]:
-    """One frame after the other, of a video file, a folder of frames, or all videos of a set; `frame.video` says of
-    which. Memory does not grow with the length.
+    """One frame after the other, of a video file, a folder of frames, all videos of a set, a camera ("camera:0") or a
+    URL; `frame.video` says of which. Memory does not grow with the length.
 
     weights: a model, a run's folder, a file or a name; by default `mixture`, which does not learn.
     options: those of `SegmentOptions`.
@@ -69,12 +78,12 @@ def segment(
     given = SegmentOptions(**options)
     model = load_model(weights)
     given.check(model)
-    videos: Sequence[Video] = [source] if isinstance(source, Video) else vonet.data.open(source, split)
+    videos = [source] if isinstance(source, Video) else open_input(source, split)[0]
 
     def frames() -> Iterator[SegmentedFrame]:
-        for i in range(len(videos)):
-            segmenter = given.segmenter(model, videos[i].name)
-            for shown in given.span().frames(videos[i]):
+        for video in videos:
+            segmenter = given.segmenter(model, video.name)
+            for shown in given.span().frames(video):
                 yield segmenter(shown.pixels(), shown.number, shown.seconds)
 
     return frames()
@@ -82,7 +91,11 @@ def segment(
 
 @dataclass(frozen=True)
 class Segmented:
-    """The result for one video. `problem`: a sentence if something went wrong. Without frames nothing was written."""
+    """The result for one video. Without frames nothing was written.
+
+    tracks: the objects. left_out: the segments that are none, and why. rule: how well these were told apart, where the
+    video has true ids. notes: a sentence for whatever one should know. problem: a sentence if something went wrong.
+    """
 
     video: str
     folder: Path
@@ -91,6 +104,9 @@ class Segmented:
     seconds: float = 0.0
     shares: dict[str, float] | None = None
     tracks: Sequence[Row] = ()
+    left_out: dict[int, Reason] = field(default_factory=dict)
+    rule: RuleScore | None = None
+    notes: Sequence[str] = ()
     stopped: bool = False
     problem: str | None = None
 
@@ -100,10 +116,17 @@ class Segmented:
 
     def as_json(self) -> dict[str, Any]:
         told = asdict(self) | {"folder": str(self.folder), "frames_per_second": round(self.frames_per_second, 2)}
+        told |= {"rule": None if self.rule is None else self.rule.as_json()}
         return told | {"seconds": round(self.seconds, 3), "complete": not self.stopped and self.problem is None}
 
     def table(self) -> str:
-        return spoken(self.tracks)
+        if not self.left_out:
+            return spoken(self.tracks)
+        reasons = dict.fromkeys(self.left_out.values())
+        said = [
+            f"{', '.join(str(i) for i, why in self.left_out.items() if why == reason)} ({reason})" for reason in reasons
+        ]
+        return f"{spoken(self.tracks)}\nno objects: {'; '.join(said)}"
 
     def __str__(self) -> str:
         height, width = self.size
@@ -124,6 +147,7 @@ def segment_to_files(
     out: Path,
     weights: Any = None,
     *,
+    objects: ObjectRule | None = None,
     split: str | None = None,
     write: Sequence[str] = DEFAULT,
     overwrite: bool = False,
@@ -132,26 +156,26 @@ def segment_to_files(
 ) -> list[Segmented]:
     """Each video into a folder of its own below `out`, which appears when it is whole. Ctrl-C ends the current video
     where it is; what was written so far is whole too. A video that cannot be read is a problem; the others go on."""
-    options = options or SegmentOptions()
+    options, objects = options or SegmentOptions(), objects or ObjectRule()
     writers = chosen(write)
     model = load_model(weights)
     options.check(model)
-    sets = [vonet.data.open(path, split) for path in inputs]
-    videos = [videos[i] for videos in sets for i in range(len(videos))]
+    sets = [open_input(given, split) for given in inputs]
+    videos = [video for found, _ in sets for video in found]
     for path in inputs:
         if Path(path).is_dir() and out.resolve().is_relative_to(Path(path).resolve()):
             raise BadInput(f"{out} would lie among the videos of {path}: choose an --out outside")
     folders = [out / name for name in _folder_names(videos)]
     for folder in folders:
         _check_free(folder, overwrite)
-    about = {"weights": stored.DEFAULT if weights is None else str(weights), **asdict(options)}
-    results = [Segmented("", out, problem=problem) for videos in sets for problem in videos.problems]
+    about = {"weights": stored.DEFAULT if weights is None else str(weights), **asdict(options), **asdict(objects)}
+    results = [Segmented("", out, problem=problem) for _, problems in sets for problem in problems]
     for done in results:
         say(done)
     with stop_signals() as stop:
         for video, folder in zip(videos, folders, strict=True):
             try:
-                done = _Work(video, folder, model, writers, options, about).done(stop)
+                done = _Work(video, folder, model, writers, options, objects, about).done(stop)
             except DiscRefusal:
                 raise
             except BadInput as error:
@@ -164,7 +188,8 @@ def segment_to_files(
 
 
 class _Work:
-    """Streams one video to its writers."""
+    """One video to its writers, in two passes: the first finds segments and keeps them on disk, the second writes those
+    that are objects, which is known only at the end."""
 
     def __init__(
         self,
@@ -173,13 +198,20 @@ class _Work:
         model: Any,
         writers: dict[str, type[Writer]],
         options: SegmentOptions,
+        objects: ObjectRule,
         about: dict[str, Any],
     ):
-        self._video, self._folder, self._kinds, self._about = video, folder, writers, about
+        self._video, self._folder, self._kinds, self._options, self._rule = video, folder, writers, options, objects
         self._span = options.span()
         self._segmenter = options.segmenter(model, video.name)
-        self._source = Source(video.name, self._span.rate_of(video), options.slots or model.slots)
+        self._about = {**about, "fit": self._segmenter.fit}
+        sounds = Overlay in writers.values() and isinstance(video, FileVideo) and has_sound(video.path)
+        sound = video.files[0] if sounds else None
+        slots = options.slots or model.slots
+        self._source = Source(video.name, self._span.rate_of(video), slots, video.folder, sound)
         self._spent = {"reading": 0.0, "finding objects": 0.0, "writing": 0.0}
+        self._truth = Truth() if video.has_ids else None
+        self._notes: list[str] = []
 
     def done(self, stop: dict[str, bool]) -> Segmented:
         begin = time.monotonic()
@@ -187,51 +219,125 @@ class _Work:
             writers = [kind(aside, self._source) for kind in self._kinds.values()]
             for writer in writers:
                 unfinished.callback(writer.abandon)
-            size, frames = self._watch(writers, stop)
+            spool = Spool(aside)
+            unfinished.callback(spool.close)
+            recording = self._recording(aside)
+            if recording is not None:
+                unfinished.callback(recording.close)
+            size = self._find(spool, recording, stop)
             stopped = stop["asked"]
-            if not frames:  # stopped before there was anything to write
+            if not spool.frames:  # stopped before there was anything to write
                 raise KeyboardInterrupt
             problem = self._video.damage if self._span.saw_the_end else None
+            segments = self._segmenter.tracks.table()
+            left_out = self._rule.left_out(self._segmenter.tracks, size)
+            objects = [row for row in segments if row.id not in left_out]
+            self._write(writers, spool, recording, left_out)
             for writer in writers:
-                writer.finish(self._segmenter.tracks)
+                writer.finish(objects)
+                self._notes += [writer.problem] if writer.problem else []
             seconds = time.monotonic() - begin
             self._spent["writing"] += seconds - sum(self._spent.values())
-            shares = {what: spent / seconds for what, spent in self._spent.items()}
-            rows = self._segmenter.tracks.table()
-            done = Segmented(self._video.name, self._folder, size, frames, seconds, shares, rows, stopped, problem)
+            done = Segmented(
+                self._video.name,
+                self._folder,
+                size,
+                spool.frames,
+                seconds,
+                shares={what: spent / seconds for what, spent in self._spent.items()},
+                tracks=objects,
+                left_out=left_out,
+                rule=None if self._truth is None else self._truth.score(left_out, segments),
+                notes=self._notes,
+                stopped=stopped,
+                problem=problem,
+            )
             told = {"vonet": vonet.__version__, **self._about, **done.as_json()}
             (aside / SUMMARY).write_text(json.dumps(told, indent=1) + "\n", encoding="utf-8")
         return done
 
-    def _watch(self, writers: Sequence[Writer], stop: dict[str, bool]) -> tuple[tuple[int, int], int]:
-        """The size and the number of frames."""
-        size, frames = (0, 0), 0
+    def _recording(self, folder: Path) -> Recording | None:
+        """For the overlay of what cannot be read again."""
+        if self._video.can_be_read_again or Overlay not in self._kinds.values():
+            return None
+        if isinstance(self._video, LiveVideo) and self._video.has_sound:
+            self._notes.append(f"the overlay of {self._video.name} is without sound, which is kept of files only")
+        return Recording(folder)
+
+    # The first pass
+
+    def _find(self, spool: Spool, recording: Recording | None, stop: dict[str, bool]) -> tuple[int, int]:
+        """The size of the frames; how many they are is for the spool to say."""
+        size = (0, 0)
         wanted = self._span.frames(self._video)
         expected = self._span.expected_length(self._video)
         with tqdm(total=expected, desc=self._video.name, unit="frame", disable=None) as bar:
-            while not stop["asked"] and (found := self._next(wanted, writers)) is not None:
-                size, frames = found, frames + 1
+            while not stop["asked"] and (found := self._next(wanted, spool, recording)) is not None:
+                size = found
                 bar.update()
-        return size, frames
+        return size
 
-    def _next(self, wanted: Iterator[Shown], writers: Sequence[Writer]) -> tuple[int, int] | None:
+    def _next(self, wanted: Iterator[Shown], spool: Spool, recording: Recording | None) -> tuple[int, int] | None:
         """The size of the next frame, which is forgotten when all is written: large ones should not meet in memory."""
         times = [time.monotonic()]
         shown = next(wanted, None)
         if shown is None:
             return None
         pixels = shown.pixels()
+        if not spool.frames:
+            self._notes += outside(self._video.name, pixels, self._segmenter.model, self._segmenter.fit)
         times.append(time.monotonic())
         frame = self._segmenter(pixels, shown.number, shown.seconds)
+        self._compare(frame)
         times.append(time.monotonic())
-        name = self._video.frame_name(shown.number)
         with disc_refusals(self._folder):
-            for writer in writers:
-                writer.add(frame, name)
+            spool.add(frame)
+            if recording is not None:
+                recording.add(pixels, Overlay.size_of(frame.ids.shape))
         times.append(time.monotonic())
         for what, begin, end in zip(self._spent, times, times[1:], strict=False):
             self._spent[what] += end - begin
         return frame.ids.shape[0], frame.ids.shape[1]
+
+    def _compare(self, frame: SegmentedFrame) -> None:
+        """With the true ids. Damage in these is no reason to stop."""
+        if self._truth is None:
+            return
+        try:
+            true_ids = self._video.read_ids(frame.number, frame.number + 1)
+        except BadInput as error:
+            self._truth = None
+            self._notes.append(f"the rule for objects is not scored: {error}")
+            return
+        assert true_ids is not None
+        self._truth.add(frame.ids, true_ids[0])
+
+    # The second pass
+
+    def _write(
+        self, writers: Sequence[Writer], spool: Spool, recording: Recording | None, left_out: dict[int, Reason]
+    ) -> None:
+        pixels = self._pixels_again(recording) if any(isinstance(writer, Overlay) for writer in writers) else None
+        bar = tqdm(spool.read(left_out), "writing", spool.frames, unit="frame", disable=None)
+        for number, seconds, ids, tracks in bar:
+            again = next(pixels, None) if pixels is not None else _no_pixels
+            if again is None:
+                raise BadInput(f"{self._video.name} cannot be read a second time: did it change meanwhile?")
+            name, file = self._video.frame_name(number), self._video.frame_file(number)
+            frame = FoundFrame(number, seconds, ids, tracks, name, file, again)
+            with disc_refusals(self._folder):
+                for writer in writers:
+                    writer.add(frame)
+
+    def _pixels_again(self, recording: Recording | None) -> Iterator[Callable[[], np.ndarray]]:
+        """Of the frames of the first pass, in their order."""
+        if recording is not None:
+            return (partial(np.asarray, pixels) for pixels in recording.read())
+        return (shown.pixels for shown in self._options.span().frames(self._video))
+
+
+def _no_pixels() -> np.ndarray:
+    raise AssertionError("only the overlay shows pixels")
 
 
 def _check_free(folder: Path, overwrite: bool) -> None:

@@ -15,16 +15,18 @@ import torch
 from jaxtyping import Float, Integer, UInt8
 from torch import Tensor
 
+from vonet.data.known import known_input
+from vonet.data.resize import DEFAULT_FIT, Fit, fitting
 from vonet.errors import BadInput, check_choice
 from vonet.experiments import weights as stored
-from vonet.interface import MIN_PROBABILITY, StreamingModel, device_of
-from vonet.serving.placement import Enlarger, Fit, content_box, labels_of_frame, placed
-from vonet.serving.tracks import Track, Tracks
+from vonet.interface import MIN_PROBABILITY, NULL, StreamingModel, device_of
+from vonet.serving.placement import Enlarger, labels_of_frame, placed
+from vonet.serving.tracks import Track, Tracks, without
 
 
 @dataclass(frozen=True)
 class SegmentedFrame:
-    """One frame and its objects. Slot k has the id k + 1, unless the model has labels of its own (SCALOR). The same id
+    """One frame and its segments. Slot k has the id k + 1, unless the model has labels of its own (SCALOR). The same id
     is the same object in all frames of a video."""
 
     video: str
@@ -32,9 +34,15 @@ class SegmentedFrame:
     seconds: float | None  # after the video's first frame
     pixels: UInt8[np.ndarray, "H W 3"]
     ids: Integer[np.ndarray, "H W"]  # 0 where no slot is probable enough
-    tracks: Sequence[Track]  # the objects seen in this frame
+    tracks: Sequence[Track]  # the segments seen in this frame
+    background: frozenset[int]  # the ids that are background, as far as the frames up to this one tell
     log_masks: Float[Tensor, "K h w"] = field(repr=False)  # of the picture that the model saw
     _enlarger: Enlarger = field(repr=False)
+
+    @property
+    def objects(self) -> Integer[np.ndarray, "H W"]:
+        """The ids of objects: `ids` with 0 where they are background."""
+        return without(self.ids, self.background)
 
     @property
     def masks(self) -> Float[np.ndarray, "K H W"]:
@@ -57,7 +65,8 @@ class Segmenter:
 
     weights: a model, or what `load_model` takes.
     slots: largest number of objects (None: the model's own).
-    fit: "stretch" distorts frames of another shape than the model's; "letterbox" adds grey bars.
+    fit: for frames of another shape than the model's: "stretch" distorts them, "crop" sees only their middle,
+        "letterbox" adds grey bars (None: as the model was trained).
     seed: of the initial slots' noise. The same frames and seed give the same masks.
     min_probability: pixels whose best slot has no more probability than this get id 0.
     video: a name, copied to every frame.
@@ -68,12 +77,11 @@ class Segmenter:
         weights: Any = None,
         *,
         slots: int | None = None,
-        fit: str = "stretch",
+        fit: str | None = None,
         seed: int = 0,
         min_probability: float = MIN_PROBABILITY,
         video: str = "",
     ):
-        check_choice("fit", fit, Fit)
         if not 0 < min_probability < 1:
             raise BadInput(f"min_probability is {min_probability}; possible is a probability between 0 and 1")
         self.model = load_model(weights)
@@ -83,7 +91,8 @@ class Segmenter:
                 "another method, or score it with vonet evaluate"
             )
         self.tracks = Tracks()
-        self._fit = cast(Fit, fit)
+        check_choice("fit", fit or DEFAULT_FIT, Fit)
+        self.fit: Fit = cast(Fit, fit) if fit else known_input(self.model).fit
         self._min_probability, self._video, self._next = min_probability, video, 0
         self._state = self.model.initial_state(1, slots, generator=torch.Generator().manual_seed(seed))
         self._enlargers: dict[tuple[int, ...], Enlarger] = {}
@@ -98,8 +107,7 @@ class Segmenter:
         self._next = number + 1
         size = pixels.shape[:2]
         picture = self.model.size
-        box = content_box(size, picture, self._fit)
-        frame = placed(pixels, picture, box)[None].to(device_of(self.model))
+        frame = placed(pixels, picture, self.fit)[None].to(device_of(self.model))
         output, self._state = self.model.step(frame, self._state)
         log_masks = output.log_masks[0].cpu()
         if torch.isnan(log_masks).any():
@@ -107,15 +115,18 @@ class Segmenter:
         key = (*size, *log_masks.shape[-2:])
         if key not in self._enlargers:  # one at a time: sizes seldom change
             cells = log_masks.shape[-2], log_masks.shape[-1]
-            self._enlargers = {key: Enlarger.between(cells, picture, box, size, output.enlargement)}
+            how = fitting(size, picture, self.fit)
+            self._enlargers = {key: Enlarger.between(cells, how, output.enlargement)}
         enlarger = self._enlargers[key]
         if output.labels is None:
             ids, confidences = enlarger.ids(log_masks, self._min_probability), _confidences(log_masks)
         else:  # the model has a rule of its own for who holds a pixel, which gives ids and no probabilities
-            ids = self._numbered(labels_of_frame(output.labels[0], box, size))
+            ids = np.full(size, NULL, np.uint16)
+            ids[enlarger.fitting.seen] = self._numbered(labels_of_frame(output.labels[0], enlarger.fitting))
             confidences = np.ones(len(self._label_ids), np.float32)
-        tracks = self.tracks.add(number, seconds, ids, confidences)
-        return SegmentedFrame(self._video, number, seconds, pixels, ids, tracks, log_masks, enlarger)
+        tracks = self.tracks.add(number, seconds, ids, confidences, enlarger.fitting.seen)
+        background = self.tracks.background()
+        return SegmentedFrame(self._video, number, seconds, pixels, ids, tracks, background, log_masks, enlarger)
 
     def _numbered(self, labels: Integer[np.ndarray, "H W"]) -> Integer[np.ndarray, "H W"]:
         """A model's own labels as ids from 1 on, in the order in which they appear: labels may leave out numbers."""

@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import csv
-from collections.abc import Sequence
-from dataclasses import asdict, dataclass, fields
+from collections.abc import Collection, Sequence
+from dataclasses import asdict, dataclass, field, fields
 from math import hypot
 from pathlib import Path
 
 import numpy as np
 from jaxtyping import Float, Integer
 from scipy.ndimage import find_objects
+
+from vonet.interface import Extent, background_ids, border_counts
 
 
 @dataclass(frozen=True)
@@ -28,7 +30,7 @@ class Track:
 
 @dataclass(frozen=True)
 class Row:
-    """An object over the whole video: a line of the table. Areas and lengths are shares of the picture and of its
+    """A segment over the whole video: a line of the table. Areas and lengths are shares of the picture and of its
     diagonal, so that videos of all sizes compare."""
 
     id: int
@@ -42,6 +44,7 @@ class Row:
     mean_confidence: float
     path_length: float  # of the middle of its box
     at_border: float  # the mean share of the picture's border that is its: large for backgrounds
+    core: float  # the share of its pixels that lie inside: small for rims
 
 
 @dataclass
@@ -56,7 +59,14 @@ class _Sums:
     confidence: float = 0.0
     path: float = 0.0
     border: float = 0.0
+    sides: np.ndarray = field(default_factory=lambda: np.zeros(4))
+    pixels: int = 0
+    inside: int = 0
     middle: tuple[float, float] | None = None
+
+
+GRID = 64
+"""Rows and columns, at most, of the grid on which it is seen how thin a segment is."""
 
 
 class Tracks:
@@ -64,6 +74,7 @@ class Tracks:
 
     def __init__(self) -> None:
         self._sums: dict[int, _Sums] = {}
+        self.frames = 0
 
     def add(
         self,
@@ -71,10 +82,13 @@ class Tracks:
         seconds: float | None,
         ids: Integer[np.ndarray, "H W"],
         confidences: Float[np.ndarray, " K"],
+        seen: tuple[slice, slice] = (slice(None), slice(None)),
     ) -> list[Track]:
-        """Those seen in this frame, by id."""
+        """Those seen in this frame, by id. `seen`: the rows and columns that the model saw; their border counts."""
+        self.frames += 1
         areas = _areas(ids)
-        borders = np.bincount(np.concatenate([ids[0], ids[-1], ids[1:-1, 0], ids[1:-1, -1]]), minlength=len(areas))
+        sides = border_counts(ids[seen], len(areas) - 1)
+        pixels, inside = _cores(ids[seen], len(areas) - 1)
         found = []
         for one, place in enumerate(find_objects(ids), start=1):
             if place is None:
@@ -82,15 +96,35 @@ class Tracks:
             down, across = place
             box = (across.start, down.start, across.stop - across.start, down.stop - down.start)
             sums = self._sums.setdefault(one, _Sums(number, seconds))
-            share = borders[one] / borders.sum()
             confidence = float(confidences[one - 1])
-            _count(sums, number, seconds, ids.shape, box, int(areas[one]), confidence, float(share))
+            _count(sums, number, seconds, ids.shape, box, int(areas[one]), confidence)
+            sums.border += float(sides[:, one].sum() / sides.sum())
+            sums.sides += sides[:, one] / sides.sum(axis=1)
+            sums.pixels, sums.inside = sums.pixels + int(pixels[one]), sums.inside + int(inside[one])
             found.append(Track(one, box, int(areas[one]), confidence, sums.first, number, sums.frames))
         return found
 
     def table(self) -> list[Row]:
         """All that were ever seen, by id."""
         return [_row(one, sums) for one, sums in sorted(self._sums.items())]
+
+    def background(self) -> frozenset[int]:
+        """The ids that are background, by the frames so far."""
+        frames = max(1, self.frames)
+        extents = {}
+        for one, sums in self._sums.items():
+            top, bottom, left, right = (sums.sides / frames).tolist()
+            extents[one] = Extent(sums.area / frames, sums.border / frames, (top, bottom, left, right))
+        return background_ids(extents)
+
+
+def without(ids: Integer[np.ndarray, "H W"], left_out: Collection[int]) -> Integer[np.ndarray, "H W"]:
+    """The same ids, with 0 in place of those that are left out."""
+    if not left_out:
+        return ids
+    kept = np.arange(int(ids.max(initial=0)) + 1, dtype=ids.dtype)
+    kept[[one for one in left_out if one < len(kept)]] = 0
+    return kept[ids]
 
 
 def _areas(ids: Integer[np.ndarray, "H W"]) -> Integer[np.ndarray, " ids"]:
@@ -101,6 +135,19 @@ def _areas(ids: Integer[np.ndarray, "H W"]) -> Integer[np.ndarray, " ids"]:
     return np.sum([np.bincount(strip, minlength=largest + 1) for strip in strips], axis=0)
 
 
+def _cores(ids: Integer[np.ndarray, "H W"], largest: int) -> tuple[np.ndarray, np.ndarray]:
+    """How many points of a coarse grid each id has, and how many of them lie inside: with all eight neighbours of the
+    same id. What lies beyond the frame counts as the same."""
+    rows, columns = (np.linspace(0, n - 1, min(n, GRID)).round().astype(int) for n in ids.shape)
+    coarse = ids[rows[:, None], columns]
+    around = np.pad(coarse, 1, mode="edge")
+    inside = np.ones(coarse.shape, bool)
+    for down in range(3):
+        for across in range(3):
+            inside &= around[down : down + coarse.shape[0], across : across + coarse.shape[1]] == coarse
+    return np.bincount(coarse.ravel(), minlength=largest + 1), np.bincount(coarse[inside], minlength=largest + 1)
+
+
 def _count(
     sums: _Sums,
     number: int,
@@ -109,7 +156,6 @@ def _count(
     box: tuple[int, int, int, int],
     area: int,
     confidence: float,
-    border: float,
 ) -> None:
     height, width = size
     left, top, across, down = box
@@ -123,7 +169,6 @@ def _count(
     sums.area += area / (height * width)
     sums.largest = max(sums.largest, area / (height * width))
     sums.confidence += confidence
-    sums.border += border
 
 
 def _row(one: int, sums: _Sums) -> Row:
@@ -140,6 +185,7 @@ def _row(one: int, sums: _Sums) -> Row:
         mean_confidence=sums.confidence / n,
         path_length=sums.path,
         at_border=sums.border / n,
+        core=sums.inside / max(1, sums.pixels),
     )
 
 

@@ -10,7 +10,7 @@ import hashlib
 import os
 import time
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Literal
 
@@ -18,6 +18,7 @@ import torch
 from tqdm import tqdm
 
 import vonet.data
+from vonet.data.colour import are_grey
 from vonet.data.video import Video, Videos
 from vonet.data.work import stop_signals
 from vonet.errors import BadInput
@@ -127,7 +128,7 @@ class Run:
         self, experiment: Experiment, data: Path, out: Path, options: TrainOptions, processes: Processes, resume: bool
     ):
         config = trainable(experiment)
-        self.experiment, self.out, self.options, self.processes = experiment, out, options, processes
+        self.out, self.options, self.processes = out, options, processes
         self.path = str(data.resolve())
         self.updates = config.updates if options.updates is None else options.updates
         self.evaluate_every = options.evaluate_every or max(1, self.updates // 10)
@@ -139,6 +140,7 @@ class Run:
             "data": _fingerprint(videos),
         }
         self._check_folder(resume)
+        self.experiment = _as_trained(experiment, videos)
         model = experiment.build_model(seed=options.seed).to(processes.device)
         if options.start is not None and not resume:
             _begin_with(model, options.start)
@@ -252,6 +254,8 @@ class Run:
         return True
 
     def _what_next(self) -> str:
+        if self.training.update >= self.updates and self._scored_updates is None:  # no labels to score with
+            return f"Next: vonet report {self.out}, or vonet segment VIDEO --weights {self.out}"
         if self.training.update >= self.updates:
             return f"Next: vonet report {self.out}, or vonet evaluate {self.out} DATA"
         return "Go on with --resume." if self.training.update else "Nothing was learned yet, and nothing is saved."
@@ -291,6 +295,13 @@ class Run:
         checkpoint.save(self.out, memory, about, self.processes, self.options.keep)
         if self.processes.is_first:
             weights.save(self.out, self.training.model, self.experiment)
+
+
+def _as_trained(experiment: Experiment, videos: Videos) -> Experiment:
+    """With what the training videos decide: how they came to the model's size, and whether they have colours."""
+    made_by = videos.made_by
+    fit = made_by.get("fit") if made_by.get("size") else None
+    return replace(experiment, fit=fit or experiment.fit, grey=are_grey(videos))
 
 
 def _validation(videos: Videos, count: int) -> list[Video]:

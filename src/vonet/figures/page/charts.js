@@ -82,9 +82,11 @@ function showCurves({ losses, scores }, methods) {
   const panels = [];
   const shown = { fg_ari: ["FG-ARI", "var(--accent)"], miou: ["mIoU", "var(--warn)"] };
   const series = Object.entries(shown).filter(([key]) => scores[key]).flatMap(([key, [name, colour]]) => {
-    const best = Math.max(...trivial.map((method) => method.scores[key]));
-    const line = { name: `best ${name} without learning`, colour, dotted: true, points: [[0, best]] };
-    return [{ name, colour, points: scores[key] }, ...(trivial.length ? [line] : [])];
+    const best = bestOf(trivial, key);
+    const solid = { name, colour, points: scores[key] };
+    if (!best) return [solid];
+    const said = `${name} of ${plainName(best)}, the best without learning`;
+    return [solid, { name: said, colour, dotted: true, points: [[0, best.scores[key]]] }];
   });
   if (series.length) panels.push(lineChart("scores while learning", series, { range: [0, 1], format: (value) => (100 * value).toFixed(0) }));
   for (const [name, points] of Object.entries(losses)) {

@@ -16,13 +16,18 @@ function showScores({ names, methods }, verdict) {
 function headline(name, model, methods) {
   const spread = model.std[name.key];
   const best = bestOf(methods.filter((method) => method.kind === "trivial"), name.key);
-  const beside = best ? `${name.label} · best method without learning ${percent(best.scores[name.key])}` : name.label;
+  const beside = best ? `${name.label} · best without learning: ${plainName(best)} ${percent(best.scores[name.key])}` : name.label;
   const value = element("b", {}, percent(model.scores[name.key]), ...(spread ? [element("small", {}, ` ± ${percent(spread)}`)] : []));
   return element("div", { class: "headline" }, value, element("span", {}, beside));
 }
 
 function bestOf(methods, key) {
   return methods.reduce((best, method) => (best && best.scores[key] >= method.scores[key] ? best : method), null);
+}
+
+/** Of a method without learning, where it is said otherwise that it does not learn. */
+function plainName(method) {
+  return method.name.replace(" (no learning)", "");
 }
 
 function bars(name, methods) {
