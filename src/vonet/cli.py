@@ -25,6 +25,7 @@ COMMANDS = (
     "list",
     "evaluate",
     "segment",
+    "export",
     "report",
     "figures",
     "compare",
@@ -43,7 +44,6 @@ Find objects in videos, without labels. Start with:
 
 commands:
 {commands}
-
 vonet COMMAND --help says more. Exit codes: 0 done, 2 a mistake, 130 stopped.
 """
 

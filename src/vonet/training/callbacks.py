@@ -16,7 +16,7 @@ from typing import Any, Protocol, runtime_checkable
 from tqdm import tqdm
 
 from vonet.data.video import Video
-from vonet.errors import BadInput
+from vonet.errors import missing_package
 from vonet.evaluation import protocol as protocols
 from vonet.evaluation.references import REFERENCES, evaluate_references
 from vonet.evaluation.report import HEADLINES
@@ -178,7 +178,7 @@ def tensorboard(out: Path, update: int) -> Any:
     try:
         from torch.utils.tensorboard import SummaryWriter
     except ImportError:
-        raise BadInput("--tensorboard needs the package tensorboard: pip install tensorboard") from None
+        raise missing_package("--tensorboard", "tensorboard") from None
     return SummaryWriter(str(out / "tensorboard"), purge_step=update)
 
 
