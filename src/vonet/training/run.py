@@ -100,10 +100,15 @@ def trainable(experiment: Experiment) -> TrainingConfig:
 def train_to_the_end(experiment: Experiment, data: Path, out: Path, options: TrainOptions) -> bool:
     """Start or resume the run in `out`. False if it was complete already."""
     updates = options.updates or trainable(experiment).updates
-    done = (checkpoint.latest(out) or {"update": 0})["update"]
+    done = updates_done(out)
     if done < updates:
         train(experiment, data, out, options, resume=done > 0)
     return done < updates
+
+
+def updates_done(out: Path) -> int:
+    """At which update the run in `out` is; 0 where there is none."""
+    return (checkpoint.latest(out) or {"update": 0})["update"]
 
 
 def _restarted(out: Path, processes: Processes) -> bool:

@@ -1,0 +1,204 @@
+"""Trainings as jobs of ordinary commands: printed, run here some at a time, or handed to Slurm.
+
+A job knows what is left to do, so that whatever was interrupted continues when it is started again.
+"""
+
+from __future__ import annotations
+
+import os
+import shlex
+import shutil
+import subprocess
+import sys
+from collections.abc import Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+from vonet.errors import BadInput, missing_package
+
+Command = tuple[str, ...]
+
+PROGRAMS: Mapping[str, Command] = {
+    "vonet": (sys.executable, "-m", "vonet"),
+    "torchrun": (sys.executable, "-m", "torch.distributed.run"),
+}
+"""How the first word of a command is run: by this Python, wherever the shell would look."""
+MINUTES = 2 * 24 * 60
+"""Of a job on Slurm, unless --slurm says otherwise; one that runs out of time is queued again and resumes."""
+CORES_PER_PROCESS = 4
+
+
+@dataclass(frozen=True)
+class Data:
+    """A store, and the command that makes it."""
+
+    store: Path
+    make: Command
+
+    @property
+    def name(self) -> str:
+        return self.store.name
+
+    @property
+    def processes(self) -> int:
+        return 1
+
+    def commands(self) -> list[Command]:
+        from vonet.data.store import is_store
+
+        return [] if is_store(self.store) else [self.make]
+
+
+@dataclass(frozen=True)
+class Job:
+    """A training and its evaluation. `processes`: of torchrun, one for each GPU."""
+
+    experiment: str
+    seed: int
+    out: Path
+    data: Data
+    processes: int = 1
+    updates: int | None = None
+
+    @property
+    def name(self) -> str:
+        return self.out.name
+
+    def commands(self) -> list[Command]:
+        """What is left to do."""
+        if self.evaluation() is not None:
+            return []
+        done, wanted = self._progress()
+        evaluate: Command = ("vonet", "evaluate", str(self.out), str(self.data.store))
+        if done >= wanted:
+            return [evaluate]
+        start: Command = ("vonet", "train")
+        if self.processes > 1:
+            start = ("torchrun", "--standalone", "--nproc-per-node", str(self.processes), "-m", *start)
+        train = (*start, self.experiment, "--data", str(self.data.store), "--out", str(self.out))
+        train += ("--seed", str(self.seed))
+        train += () if self.updates is None else ("--updates", str(self.updates))
+        return [(*train, "--resume") if done else train, evaluate]
+
+    def evaluation(self) -> dict[str, Any] | None:
+        """The scores of the finished training; None where there are none yet."""
+        from vonet.evaluation.report import EVALUATION, read_evaluation
+        from vonet.experiments import weights
+
+        done, wanted = self._progress()
+        if done < wanted:
+            return None
+        of_these = weights.checksum(self.out)
+        for file in sorted((self.out / EVALUATION).glob("*.json")):
+            found = read_evaluation(file)
+            if found.get("checksum") == of_these and found.get("data") == str(self.data.store):
+                return found
+        return None
+
+    def _progress(self) -> tuple[int, int]:
+        """Updates that are done, and that are wanted."""
+        from vonet import experiments
+        from vonet.training.run import trainable, updates_done
+
+        return updates_done(self.out), self.updates or trainable(experiments.get(self.experiment)).updates
+
+
+def plan(jobs: Sequence[Job]) -> list[Command]:
+    """Everything that is left to do, in order."""
+    return [command for work in (*_data(jobs), *jobs) for command in work.commands()]
+
+
+def run_here(jobs: Sequence[Job], workers: int) -> None:
+    """Run what is left to do, `workers` jobs at a time. With more than one, each writes to a log beside its run."""
+    if workers < 1:
+        raise BadInput(f"{workers} workers were asked for; at least 1 is needed")
+    for data in _data(jobs):
+        _run(data, log=None)
+    if workers == 1:
+        for job in jobs:
+            _run(job, log=None)
+        return
+    threads = str(max(1, (os.cpu_count() or 1) // workers))
+    with ThreadPoolExecutor(workers) as pool:
+        run = partial(_run, environment={"OMP_NUM_THREADS": threads, **os.environ})
+        started = {job.name: pool.submit(run, job, job.out.with_name(f"{job.name}.log")) for job in jobs}
+    failed = [str(error) for future in started.values() if (error := future.exception()) is not None]
+    if failed:
+        raise BadInput("; ".join(failed))
+
+
+def submit(jobs: Sequence[Job], folder: Path, options: Sequence[str]) -> dict[str, str]:
+    """Hand what is left to do to Slurm, one job for each training, and give the number of each job by its name. Logs
+    and what Slurm runs lie in `folder`, which all machines must share."""
+    try:
+        import submitit
+    except ImportError:
+        raise missing_package("--on slurm", "submitit") from None
+    if shutil.which("sbatch") is None or shutil.which("srun") is None:
+        raise BadInput(
+            "--on slurm needs the programs sbatch and srun: run it where jobs are submitted, or add --dry-run"
+        )
+    executor = submitit.SlurmExecutor(folder, max_num_timeout=100)
+    numbers: dict[str, str] = {}
+    for work in (*_data(jobs), *jobs):
+        if not work.commands():
+            continue
+        needed = numbers.get(work.data.name) if isinstance(work, Job) else None
+        executor.parameters.clear()
+        _describe(executor, work, {"dependency": f"afterok:{needed}"} if needed else {}, options)
+        numbers[work.name] = executor.submit(Resumable(), work).job_id
+    return numbers
+
+
+class Resumable:
+    """What Slurm runs. submitit calls `checkpoint` when the time is up, and queues the job again."""
+
+    def __call__(self, work: Data | Job) -> None:
+        _run(work, log=None)
+
+    def checkpoint(self, work: Data | Job) -> Any:
+        from submitit.helpers import DelayedSubmission
+
+        return DelayedSubmission(self, work)
+
+
+def _describe(executor: Any, work: Data | Job, more: Mapping[str, str], options: Sequence[str]) -> None:
+    """The job's needs, as submitit names them; what the user gives comes last."""
+    needs: dict[str, Any] = {"job_name": work.name, "time": MINUTES, "nodes": 1, "ntasks_per_node": 1}
+    needs["cpus_per_task"] = CORES_PER_PROCESS * work.processes
+    if isinstance(work, Job):
+        needs["gpus_per_node"] = work.processes
+    for option in options:
+        name, equals, value = option.partition("=")
+        if not equals:
+            raise BadInput(f"Expected NAME=VALUE after --slurm, such as partition=gpu, got {option!r}.")
+        needs[name] = int(value) if value.isdigit() else value
+    try:
+        executor.update_parameters(**needs, additional_parameters=dict(more))
+    except ValueError as error:
+        raise BadInput(f"--slurm: {str(error).splitlines()[0]}") from None
+
+
+def _data(jobs: Sequence[Job]) -> list[Data]:
+    """Each store once."""
+    return list(dict.fromkeys(job.data for job in jobs))
+
+
+def _run(work: Data | Job, log: Path | None, environment: Mapping[str, str] | None = None) -> None:
+    for command in work.commands():
+        program, *words = command
+        run = partial(subprocess.run, [*PROGRAMS[program], *words], env=environment, check=False)
+        if log is None:
+            print(shlex.join(command), flush=True)
+            code = run().returncode
+        else:
+            log.parent.mkdir(parents=True, exist_ok=True)
+            with log.open("a", encoding="utf-8") as file:
+                print(shlex.join(command), file=file, flush=True)
+                code = run(stdout=file, stderr=subprocess.STDOUT).returncode
+        if code:
+            seen = f"; {log} says why" if log is not None else ""
+            raise BadInput(f"{work.name} ended with exit code {code}{seen}. The same command continues")
