@@ -82,9 +82,7 @@ def test_a_training_that_fails_is_named_and_the_others_run(tmp_path, monkeypatch
     monkeypatch.setattr(jobs.Job, "commands", lambda job: [("python", f"import sys; sys.exit({3 * job.seed})")])
     monkeypatch.setattr(jobs.Data, "commands", lambda data: [])
     two = [jobs.Job("x", seed, tmp_path / f"run{seed}", jobs.Data(tmp_path, ())) for seed in range(2)]
-    with pytest.raises(
-        BadInput, match=r"^run1 ended with exit code 3; .*run1.log says why. The same command continues$"
-    ):
+    with pytest.raises(BadInput, match=r"^run1 ended with exit code 3; .*run1.log says why. The same"):
         jobs.run_here(two, workers=2)
     assert (tmp_path / "run0.log").exists()
 
@@ -138,7 +136,7 @@ def test_every_training_of_table_1_goes_into_four_processes():
         ("sprites --on moon", r"--on is 'moon'; possible are local, slurm"),
         ("sprites --seeds 0", r"Give --seeds a number of seeds above 0, or --seed the seeds themselves\."),
         ("sprites --workers 0", r"0 workers were asked for; at least 1 is needed"),
-        ("sprites --on slurm", r"--on slurm needs the programs sbatch and srun: run it where jobs are submitted"),
+        ("sprites --on slurm", r"--on slurm needs sbatch and srun: run it where jobs are submitted"),
         ("everything", r"nothing is reported as 'everything'; possible: sprites, methods, paper"),
     ],
 )

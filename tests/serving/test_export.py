@@ -105,6 +105,6 @@ def test_what_cannot_be_exported_gets_a_sentence(tmp_path, monkeypatch):
     with pytest.raises(BadInput, match="run exists already: choose another folder, or remove it"):
         export(tmp_path / "run", tmp_path / "run")
     monkeypatch.setitem(sys.modules, "onnxscript", None)
-    with pytest.raises(BadInput, match="--format onnx needs onnx and onnxscript. Install with: pip install onnx onnx"):
+    with pytest.raises(BadInput, match=r"--format onnx needs onnx and onnxscript\. Install with: pip install"):
         export(tmp_path / "run", tmp_path / "out")
     assert [path.name for path in tmp_path.iterdir()] == ["run"]  # nothing half-written

@@ -108,7 +108,7 @@ class Job:
 
 def plan(jobs: Sequence[Job]) -> list[Command]:
     """Everything that is left to do, in order."""
-    return [command for work in (*_data(jobs), *jobs) for command in work.commands()]
+    return [command for work in _with_data(jobs) for command in work.commands()]
 
 
 def run_here(jobs: Sequence[Job], workers: int) -> None:
@@ -138,12 +138,10 @@ def submit(jobs: Sequence[Job], folder: Path, options: Sequence[str]) -> dict[st
     except ImportError:
         raise missing_package("--on slurm", "submitit") from None
     if shutil.which("sbatch") is None or shutil.which("srun") is None:
-        raise BadInput(
-            "--on slurm needs the programs sbatch and srun: run it where jobs are submitted, or add --dry-run"
-        )
+        raise BadInput("--on slurm needs sbatch and srun: run it where jobs are submitted, or add --dry-run")
     executor = submitit.SlurmExecutor(folder, max_num_timeout=100)
     numbers: dict[str, str] = {}
-    for work in (*_data(jobs), *jobs):
+    for work in _with_data(jobs):
         if not work.commands():
             continue
         needed = numbers.get(work.data.name) if isinstance(work, Job) else None
@@ -182,8 +180,12 @@ def _describe(executor: Any, work: Data | Job, more: Mapping[str, str], options:
         raise BadInput(f"--slurm: {str(error).splitlines()[0]}") from None
 
 
+def _with_data(jobs: Sequence[Job]) -> list[Data | Job]:
+    """Each store once, before the jobs."""
+    return [*_data(jobs), *jobs]
+
+
 def _data(jobs: Sequence[Job]) -> list[Data]:
-    """Each store once."""
     return list(dict.fromkeys(job.data for job in jobs))
 
 

@@ -140,7 +140,7 @@ def _installed(*packages: str) -> bool:
 def _traceable(model: nn.Module) -> Iterator[None]:
     """Parts with a form that only torch runs fast take their portable one, torch's fused transformer layer is off, and
     the tracers' own messages are not shown."""
-    choosing = [module for module in model.modules() if hasattr(module, "portable")]
+    choosing: list[Any] = [module for module in model.modules() if hasattr(module, "portable")]
     was_fused, level = torch.backends.mha.get_fastpath_enabled(), logging.root.manager.disable
     for module in choosing:
         module.portable = True
