@@ -27,10 +27,9 @@ def run(*words, cwd):
 
 def test_dir_shows_the_public_surface_and_nothing_else():
     importlib.import_module("vonet.training.run")  # imports nearly everything
-    assert dir(vonet) == sorted(
-        ["BadInput", "Clip", "Segmenter", "VONet", "VONetConfig", "__version__", "add_experiment", "add_layout"]
-        + ["add_score", "data", "evaluate", "experiments", "export", "load", "performance", "save", "segment", "total"]
-    )
+    kinds = "BadInput Clip Segmenter VONet VONetConfig __version__"
+    functions = "add_experiment add_layout add_score evaluate export load push save segment total"
+    assert dir(vonet) == sorted(f"{kinds} {functions} data experiments performance".split())
     for name in dir(vonet):
         assert getattr(vonet, name) is not None
     names: dict[str, object] = {}
@@ -80,7 +79,7 @@ def test_own_training_loop(tmp_path):
     said = run(EXAMPLES / "own_training_loop.py", 3, cwd=tmp_path)
     assert "update 3: loss " in said
     assert "FG-ARI " in said
-    model, experiment = vonet.load(tmp_path / "runs/own-loop")
+    _, experiment = vonet.load(tmp_path / "runs/own-loop")
     assert experiment.name == "vonet-sprites"
 
 

@@ -23,6 +23,7 @@ _HOMES = {
     "evaluate": "vonet.evaluation.evaluate",
     "export": "vonet.serving.export",
     "load": "vonet.experiments.weights",
+    "push": "vonet.experiments.weights",
     "save": "vonet.experiments.weights",
     "segment": "vonet.serving.segment",
     "total": "vonet.interface",

@@ -26,6 +26,7 @@ COMMANDS = (
     "evaluate",
     "segment",
     "export",
+    "push",
     "report",
     "figures",
     "compare",
