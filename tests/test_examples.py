@@ -96,3 +96,29 @@ def test_onnx_loop(world, tmp_path):
     assert len([line for line in code.splitlines() if line.strip()]) <= 10
     assert "vonet" not in code
     assert "torch" not in code
+
+
+SHORTER = {
+    "TrainOptions(minutes=5)": "TrainOptions(updates=2, videos=1)",
+    '{"train": 300, "validation": 16}': '{"train": 4, "validation": 1}',
+}
+"""What takes minutes in the notebook, and what stands for it here."""
+
+
+def test_the_notebook_runs_from_top_to_bottom(tmp_path):
+    import nbformat
+    from nbclient import NotebookClient
+
+    notebook = nbformat.read(EXAMPLES / "quickstart.ipynb", as_version=4)
+    nbformat.validate(notebook)
+    cells = [cell for cell in notebook.cells if cell.cell_type == "code"]
+    assert not any(cell.outputs for cell in cells)  # it is kept without results
+    for long, short in SHORTER.items():
+        assert sum(long in cell.source for cell in cells) == 1, long
+        for cell in cells:
+            cell.source = cell.source.replace(long, short)
+    NotebookClient(notebook, timeout=300, resources={"metadata": {"path": str(tmp_path)}}).execute()
+    printed = "".join(str(output) for cell in cells for output in cell.outputs)
+    for words in ("image/png", "FG-ARI", "'objects in the last frame': ", "mixture (no learning)"):
+        assert words in printed, words
+    assert (tmp_path / "quickstart/run/model.safetensors").exists()
