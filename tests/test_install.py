@@ -73,7 +73,7 @@ def test_the_wheel_runs_the_demo_in_an_environment_of_its_own(wheel, tmp_path):
     assert (tmp_path / "demo/trained/report.html").stat().st_size > 10_000
 
 
-OPTIONAL = "wandb huggingface_hub submitit onnx onnxruntime onnxscript tensorboard motmetrics".split()
+OPTIONAL = ["wandb", "huggingface_hub", "submitit", "onnx", "onnxruntime", "onnxscript", "tensorboard", "motmetrics"]
 
 
 def test_optional_packages_are_not_imported_before_they_are_needed():

@@ -6,6 +6,7 @@ import re
 import shlex
 import sys
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
 
@@ -13,6 +14,7 @@ from results import __main__ as results
 from vonet import cli, experiments
 from vonet.commands import jobs, reproduce
 from vonet.errors import BadInput
+from vonet.experiments import paper_scores
 from vonet.experiments.paper_scores import LEVELS, METHODS
 
 SMALL = ("vonet", "generate", "sprites", "--train", "2", "--validation", "1", "--workers", "1")
@@ -117,6 +119,18 @@ def test_the_plan_of_table_1_is_a_list_of_commands(tmp_path, capsys):
         parser.parse_args(words[words.index("vonet") + 1 :])
     (movi / "movi_a/128x128/1.0.0").mkdir(parents=True)
     assert planned(capsys, "paper", "--level", "a", "--out", out, "--data", movi)[0] == prepare  # it is there already
+
+
+def test_the_documentation_has_the_table_and_the_plan(tmp_path, monkeypatch, capsys):
+    page = (Path(__file__).parents[1] / "docs/movi.md").read_text(encoding="utf-8")
+    for method in METHODS:
+        of_levels = [paper_scores.of_videos(method, level) for level in LEVELS]
+        cells = [f"{scores['fg_ari']:.1f} / {scores['miou']:.1f}" for scores in of_levels]
+        assert f"| {method} | {' | '.join(cells)} |\n" in page
+    monkeypatch.chdir(tmp_path)
+    folder, fetch, *_ = planned(capsys, "paper", "--level", "a")
+    for words in (folder, fetch):
+        assert f"\n{shlex.join(words)}\n" in page
 
 
 def test_every_training_of_table_1_goes_into_four_processes():
