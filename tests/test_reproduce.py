@@ -4,7 +4,10 @@ import os
 import pickle
 import re
 import shlex
+import signal
+import subprocess
 import sys
+import time
 from dataclasses import replace
 from pathlib import Path
 
@@ -73,6 +76,7 @@ def test_so_many_trainings_run_at_a_time(workers, tmp_path, monkeypatch):
     )
     monkeypatch.setattr(jobs, "PROGRAMS", {"work": (sys.executable, str(script))})
     monkeypatch.setattr(jobs.Job, "commands", lambda job: [("work", job.name)])
+    monkeypatch.setattr(jobs.Job, "is_trained", True)
     monkeypatch.setattr(jobs.Data, "commands", lambda data: [])
     data = jobs.Data(tmp_path / "store", ())
     jobs.run_here([jobs.Job("x", seed, tmp_path / f"run{seed}", data) for seed in range(2)], workers)
@@ -82,11 +86,55 @@ def test_so_many_trainings_run_at_a_time(workers, tmp_path, monkeypatch):
 def test_a_training_that_fails_is_named_and_the_others_run(tmp_path, monkeypatch):
     monkeypatch.setattr(jobs, "PROGRAMS", {"python": (sys.executable, "-c")})
     monkeypatch.setattr(jobs.Job, "commands", lambda job: [("python", f"import sys; sys.exit({3 * job.seed})")])
+    monkeypatch.setattr(jobs.Job, "is_trained", True)
     monkeypatch.setattr(jobs.Data, "commands", lambda data: [])
     two = [jobs.Job("x", seed, tmp_path / f"run{seed}", jobs.Data(tmp_path, ())) for seed in range(2)]
     with pytest.raises(BadInput, match=r"^run1 ended with exit code 3; .*run1.log says why. The same"):
         jobs.run_here(two, workers=2)
     assert (tmp_path / "run0.log").exists()
+
+
+STOPPED = """
+import pathlib, sys
+from vonet.commands import jobs
+here = pathlib.Path(sys.argv[1])
+slow = "import pathlib, signal, sys, time; signal.signal(signal.SIGINT, signal.default_int_handler);" + chr(10)
+slow += f"pathlib.Path({str(here)!r}, sys.argv[1] + '.begun').touch()" + chr(10)
+slow += "try: time.sleep(30)" + chr(10)
+slow += "except KeyboardInterrupt: time.sleep(1)" + chr(10)
+slow += f"pathlib.Path({str(here)!r}, sys.argv[1] + '.saved').touch()"
+jobs.PROGRAMS = {"slow": (sys.executable, "-c", slow)}
+jobs.Job.commands = lambda job: [("slow", job.name)]
+jobs.Data.commands = lambda data: []
+three = [jobs.Job("x", seed, here / f"run{seed}", jobs.Data(here, ())) for seed in range(3)]
+jobs.run_here(three, int(sys.argv[2]))
+"""
+
+
+@pytest.mark.parametrize("workers", [1, 2])
+def test_after_ctrl_c_trainings_save_and_no_other_begins(workers, tmp_path):
+    words = [sys.executable, "-c", STOPPED, str(tmp_path), str(workers)]
+    process = subprocess.Popen(words, start_new_session=True, stderr=subprocess.PIPE, text=True)
+    end = time.monotonic() + 20
+    while len(list(tmp_path.glob("*.begun"))) < workers and time.monotonic() < end:
+        time.sleep(0.05)
+    time.sleep(0.2)
+    os.killpg(process.pid, signal.SIGINT)  # as a terminal does
+    _, said = process.communicate(timeout=20)
+    assert process.returncode != 0
+    assert said.rstrip().endswith("KeyboardInterrupt")
+    assert sorted(path.name for path in tmp_path.glob("*.saved")) == [f"run{k}.saved" for k in range(workers)]
+    assert len(list(tmp_path.glob("*.begun"))) == workers
+
+
+def test_a_training_that_was_stopped_is_not_evaluated(tmp_path, monkeypatch):
+    """`vonet train` ends well after Ctrl-C, with a checkpoint and not at its last update."""
+    monkeypatch.setattr(jobs, "PROGRAMS", {"python": (sys.executable, "-c")})
+    monkeypatch.setattr(jobs.Job, "commands", lambda job: [("python", ""), ("python", "print(1 / 0)")])
+    monkeypatch.setattr(jobs.Data, "commands", lambda data: [])
+    job = jobs.Job("vonet-sprites", 0, tmp_path / "run", jobs.Data(tmp_path, ()))
+    with pytest.raises(BadInput, match=r"^run was stopped before its end\. The same command continues$"):
+        jobs.run_here([job], workers=1)
 
 
 def test_all_that_is_reported_of_other_methods_can_be_run_again():
@@ -212,6 +260,15 @@ def test_slurm_gets_one_job_of_four_gpus_for_each_training(slurm, tmp_path, caps
     assert evaluate[:2] == ("vonet", "evaluate")
     again = kept.function.checkpoint(job)  # when the time is up, the same job is queued again, and resumes
     assert (again.function.__class__, again.args) == (jobs.Resumable, (job,))
+
+
+def test_what_slurm_refuses_gets_a_sentence(slurm, tmp_path, capsys):
+    program = slurm.parent / "bin/sbatch"
+    program.write_text("#!/bin/sh\necho 'sbatch: error: invalid partition specified: moon' >&2\nexit 1\n")
+    with pytest.raises(SystemExit):
+        cli.main(["reproduce", "sprites", "--out", str(tmp_path / "out"), "--on", "slurm", "--slurm", "partition=moon"])
+    assert "vonet: Slurm refuses world-sprites: " in (said := capsys.readouterr().err)
+    assert "invalid partition specified: moon" in said
 
 
 def test_a_wrong_option_of_slurm_gets_a_sentence(slurm, tmp_path, capsys):

@@ -9,6 +9,7 @@ import numpy as np
 import onnxruntime
 import pytest
 import torch
+from torch import nn
 
 from tests.reduced import reduced_experiment
 from vonet import cli, experiments
@@ -97,8 +98,13 @@ def test_parameters_that_the_step_does_not_use_are_not_written(tmp_path):
 
 
 def test_what_cannot_be_exported_gets_a_sentence(tmp_path, monkeypatch):
-    with pytest.raises(BadInput, match="Mixture keeps more than slots between frames; VONet, SAVi and STEVE can"):
-        export("mixture", tmp_path / "out")
+    for name in ("mixture", "monet-laptop-a", "simone-laptop-a"):
+        method = name
+        if name != "mixture":
+            save(tmp_path / name, name)
+            method = tmp_path / name
+        with pytest.raises(BadInput, match=r"^\w+ cannot be exported: possible are models that work frame by frame"):
+            export(method, tmp_path / "out")
     save(tmp_path / "run", "vonet-sprites")
     with pytest.raises(BadInput, match="format is 'tflite'; possible are 'onnx', 'torch'"):
         export(tmp_path / "run", tmp_path / "out", "tflite")
@@ -107,4 +113,29 @@ def test_what_cannot_be_exported_gets_a_sentence(tmp_path, monkeypatch):
     monkeypatch.setitem(sys.modules, "onnxscript", None)
     with pytest.raises(BadInput, match=r"--format onnx needs onnx and onnxscript\. Install with: pip install"):
         export(tmp_path / "run", tmp_path / "out")
-    assert [path.name for path in tmp_path.iterdir()] == ["run"]  # nothing half-written
+    left = ["monet-laptop-a", "run", "simone-laptop-a"]
+    assert sorted(path.name for path in tmp_path.iterdir()) == left  # nothing half-written
+
+
+class Counting(nn.Module):
+    """A user's model whose step looks at a value, so that it cannot be traced."""
+
+    size, slots = (8, 8), 2
+
+    def initial_state(self, batch, slots=None, generator=None):
+        noise = torch.zeros(batch, slots or self.slots, 3)
+        return SlotState(noise, noise)
+
+    def restart(self, state, is_first):
+        return state
+
+    def step(self, frame, state):
+        raise RuntimeError("a value was looked at\nand much more")
+
+
+def test_a_model_that_cannot_be_traced_says_why(tmp_path, monkeypatch):
+    monkeypatch.setattr(weights, "load", lambda path: (Counting(), experiments.get("mixture")))
+    for format in ("torch", "onnx"):
+        with pytest.raises(BadInput, match=r"^Counting cannot be exported: a value was looked at$"):
+            export("mixture", tmp_path / "out", format)
+    assert list(tmp_path.iterdir()) == []

@@ -11,7 +11,7 @@ import shutil
 import subprocess
 import sys
 from collections.abc import Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import ThreadPoolExecutor, wait
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -71,9 +71,8 @@ class Job:
         """What is left to do."""
         if self.evaluation() is not None:
             return []
-        done, wanted = self._progress()
         evaluate: Command = ("vonet", "evaluate", str(self.out), str(self.data.store))
-        if done >= wanted:
+        if self.is_trained:
             return [evaluate]
         start: Command = ("vonet", "train")
         if self.processes > 1:
@@ -81,15 +80,14 @@ class Job:
         train = (*start, self.experiment, "--data", str(self.data.store), "--out", str(self.out))
         train += ("--seed", str(self.seed))
         train += () if self.updates is None else ("--updates", str(self.updates))
-        return [(*train, "--resume") if done else train, evaluate]
+        return [(*train, "--resume") if self._updates_done else train, evaluate]
 
     def evaluation(self) -> dict[str, Any] | None:
         """The scores of the finished training; None where there are none yet."""
         from vonet.evaluation.report import EVALUATION, read_evaluation
         from vonet.experiments import weights
 
-        done, wanted = self._progress()
-        if done < wanted:
+        if not self.is_trained:
             return None
         of_these = weights.checksum(self.out)
         for file in sorted((self.out / EVALUATION).glob("*.json")):
@@ -98,12 +96,18 @@ class Job:
                 return found
         return None
 
-    def _progress(self) -> tuple[int, int]:
-        """Updates that are done, and that are wanted."""
+    @property
+    def is_trained(self) -> bool:
         from vonet import experiments
-        from vonet.training.run import trainable, updates_done
+        from vonet.training.run import trainable
 
-        return updates_done(self.out), self.updates or trainable(experiments.get(self.experiment)).updates
+        return self._updates_done >= (self.updates or trainable(experiments.get(self.experiment)).updates)
+
+    @property
+    def _updates_done(self) -> int:
+        from vonet.training.run import updates_done
+
+        return updates_done(self.out)
 
 
 def plan(jobs: Sequence[Job]) -> list[Command]:
@@ -122,10 +126,13 @@ def run_here(jobs: Sequence[Job], workers: int) -> None:
             _run(job, log=None)
         return
     threads = str(max(1, (os.cpu_count() or 1) // workers))
-    with ThreadPoolExecutor(workers) as pool:
-        run = partial(_run, environment={"OMP_NUM_THREADS": threads, **os.environ})
-        started = {job.name: pool.submit(run, job, job.out.with_name(f"{job.name}.log")) for job in jobs}
-    failed = [str(error) for future in started.values() if (error := future.exception()) is not None]
+    run = partial(_run, environment={"OMP_NUM_THREADS": threads, **os.environ})
+    pool = ThreadPoolExecutor(workers)
+    try:
+        started = wait([pool.submit(run, job, job.out.with_name(f"{job.name}.log")) for job in jobs]).done
+    finally:  # after Ctrl-C the trainings that run save and end, and no other begins
+        pool.shutdown(cancel_futures=True)
+    failed = sorted(str(error) for future in started if (error := future.exception()) is not None)
     if failed:
         raise BadInput("; ".join(failed))
 
@@ -147,7 +154,10 @@ def submit(jobs: Sequence[Job], folder: Path, options: Sequence[str]) -> dict[st
         needed = numbers.get(work.data.name) if isinstance(work, Job) else None
         executor.parameters.clear()
         _describe(executor, work, {"dependency": f"afterok:{needed}"} if needed else {}, options)
-        numbers[work.name] = executor.submit(Resumable(), work).job_id
+        try:
+            numbers[work.name] = executor.submit(Resumable(), work).job_id
+        except submitit.core.utils.FailedJobError as error:
+            raise BadInput(f"Slurm refuses {work.name}: {str(error).strip().splitlines()[-1]}") from None
     return numbers
 
 
@@ -191,16 +201,33 @@ def _data(jobs: Sequence[Job]) -> list[Data]:
 
 def _run(work: Data | Job, log: Path | None, environment: Mapping[str, str] | None = None) -> None:
     for command in work.commands():
-        program, *words = command
-        run = partial(subprocess.run, [*PROGRAMS[program], *words], env=environment, check=False)
         if log is None:
             print(shlex.join(command), flush=True)
-            code = run().returncode
+            code = _exit_code(command, env=environment)
         else:
             log.parent.mkdir(parents=True, exist_ok=True)
             with log.open("a", encoding="utf-8") as file:
                 print(shlex.join(command), file=file, flush=True)
-                code = run(stdout=file, stderr=subprocess.STDOUT).returncode
+                code = _exit_code(command, env=environment, stdout=file, stderr=subprocess.STDOUT)
+        seen = f"; {log} says why" if log is not None else ""
         if code:
-            seen = f"; {log} says why" if log is not None else ""
             raise BadInput(f"{work.name} ended with exit code {code}{seen}. The same command continues")
+        if isinstance(work, Job) and not work.is_trained:
+            raise BadInput(f"{work.name} was stopped before its end{seen}. The same command continues")
+
+
+def _exit_code(command: Command, **options: Any) -> int:
+    """Of a command when it has ended. Ctrl-C reaches it too: it is given the time to save, where `subprocess.run` would
+    kill it."""
+    program, *words = command
+    interrupted = False
+    with subprocess.Popen([*PROGRAMS[program], *words], **options) as process:
+        while True:
+            try:
+                code = process.wait()
+                break
+            except KeyboardInterrupt:
+                interrupted = True
+    if interrupted:
+        raise KeyboardInterrupt
+    return code

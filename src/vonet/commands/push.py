@@ -21,5 +21,6 @@ def add_options(parser: ArgumentParser) -> None:
 def run(arguments: Namespace) -> None:
     from vonet.experiments.weights import push
 
-    url = push(arguments.weights, arguments.name, private=arguments.private)
-    print(f"{url} has the weights. Others use them with: vonet segment clip.mp4 --weights hf:{arguments.name}")
+    name = arguments.name.removeprefix("hf:")
+    url = push(arguments.weights, name, private=arguments.private)
+    print(f"{url} has the weights. Others use them with: vonet segment clip.mp4 --weights hf:{name}")

@@ -22,11 +22,10 @@ def fetch(name: str, file: str) -> Path:
     """A file of the repository, from the Hub or from the cache that huggingface_hub keeps; its sum is checked."""
     hub = _hub(name)
     repository, _, revision = name.removeprefix(PREFIX).partition("@")
-    with _explained(hub, name):
+    with _explained(name):
         paths = [Path(hub.hf_hub_download(repository, wanted, revision=revision or None)) for wanted in (SUMS, file)]
     sums, found = paths
-    expected = dict(line.split()[::-1] for line in sums.read_text(encoding="utf-8").splitlines() if line.strip())
-    if expected.get(file) != sum_of(found):
+    if f"{sum_of(found)}  {file}" not in sums.read_text(encoding="utf-8").splitlines():
         raise BadInput(f"{file} of {name} does not have the sum that {SUMS} tells: get it again, or ask its owner")
     return found
 
@@ -39,10 +38,9 @@ def push(files: Sequence[Path], name: str, private: bool) -> str:
     added = [hub.CommitOperationAdd(file.name, str(file)) for file in files]
     added.append(hub.CommitOperationAdd(SUMS, sums.encode()))
     api = hub.HfApi(library_name="vonet")
-    repository = name.removeprefix(PREFIX)
-    with _explained(hub, name):
-        url = api.create_repo(repository, private=private or None, exist_ok=True)
-        api.create_commit(repository, added, commit_message="Add weights of vonet")
+    with _explained(name):
+        url = api.create_repo(name, private=private or None, exist_ok=True)
+        api.create_commit(name, added, commit_message="Add weights of vonet")
     return str(url)
 
 
@@ -60,7 +58,7 @@ def _hub(wanted_by: str) -> ModuleType:
 
 
 @contextmanager
-def _explained(hub: ModuleType, name: str) -> Iterator[None]:
+def _explained(name: str) -> Iterator[None]:
     """What went wrong, in a sentence."""
     from huggingface_hub import errors
 

@@ -31,8 +31,9 @@ DEFAULT = "mixture"
 OTHER_VERSION = "Another version of vonet wrote it. Use that version, or train again with this one"
 
 
-def save(folder: Path, model: nn.Module, experiment: Experiment) -> None:
+def save(folder: Path | str, model: nn.Module, experiment: Experiment) -> None:
     """Write both files atomically."""
+    folder = Path(folder)
     text = json.dumps(described(experiment), indent=2)
     with written_aside(folder / CONFIG) as aside:
         aside.write_text(text + "\n", encoding="utf-8")

@@ -91,12 +91,13 @@ class Exported:
         return f"wrote {', '.join(map(str, self.files))}; {compared}"
 
 
-def export(weights: Path | str, out: Path, format: str = "onnx") -> Exported:
+def export(weights: Path | str, out: Path | str, format: str = "onnx") -> Exported:
     """Write the initial slots and the streaming step of a model to the folder `out`.
 
     weights: what `vonet.load` takes. format: "onnx", or "torch" for files that `torch.export.load` reads.
     """
     check_choice("format", format, Format)
+    out = Path(out)
     if out.exists() and (not out.is_dir() or any(out.iterdir())):
         raise BadInput(f"{out} exists already: choose another folder, or remove it")
     save, read, suffix = (_save_onnx, _read_onnx, ".onnx") if format == "onnx" else (_save_torch, _read_torch, ".pt2")
@@ -111,9 +112,10 @@ def export(weights: Path | str, out: Path, format: str = "onnx") -> Exported:
         for part in parts:
             try:
                 save(part, _random(part, slot_dim, *TRACED), folder / f"{part.name}{suffix}")
+            except OSError:
+                raise
             except Exception as error:  # whatever the tracer raises for a model of a user's own
-                reason = (str(error).strip() or type(error).__name__).splitlines()[0]
-                raise BadInput(f"{type(model).__name__} cannot be exported: {reason}") from error
+                raise BadInput(f"{type(model).__name__} cannot be exported: {_reason(error)}") from error
         (folder / ABOUT).write_text(json.dumps(about, indent=2) + "\n", encoding="utf-8")
     files = tuple(out / f"{part.name}{suffix}" for part in parts)
     comparable = format == "torch" or _installed("onnxruntime")
@@ -123,13 +125,21 @@ def export(weights: Path | str, out: Path, format: str = "onnx") -> Exported:
 
 def _slot_dim(model: Any) -> int:
     """The width of the model's slots; refuses a model whose state is not slots alone."""
-    kind = type(model).__name__
-    if not isinstance(model, StreamingModel) or not hasattr(model, "restart"):
-        raise BadInput(f"{kind} does not work frame by frame, so there is no step to export")
-    state = model.initial_state(1)
+    streams = isinstance(model, StreamingModel) and hasattr(model, "restart")
+    state = model.initial_state(1) if streams else None
     if not isinstance(state, SlotState):
-        raise BadInput(f"{kind} keeps more than slots between frames; VONet, SAVi and STEVE can be exported")
+        raise BadInput(
+            f"{type(model).__name__} cannot be exported: possible are models that work frame by frame and keep slots "
+            "alone between frames, such as VONet, SAVi and STEVE"
+        )
     return state.slots.shape[-1]
+
+
+def _reason(error: BaseException) -> str:
+    """The first line of what went wrong at first: tracers wrap it in pages of advice."""
+    while error.__cause__ is not None:
+        error = error.__cause__
+    return (str(error).strip() or type(error).__name__).splitlines()[0]
 
 
 def _installed(*packages: str) -> bool:
