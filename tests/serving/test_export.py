@@ -16,6 +16,7 @@ from vonet import cli, experiments
 from vonet.errors import BadInput
 from vonet.experiments import weights
 from vonet.interface import SlotState
+from vonet.model.vonet import VONetConfig
 from vonet.serving.export import export
 
 
@@ -26,7 +27,14 @@ def _without_checks_of_shapes(monkeypatch):
 
 
 def save(folder, name, **model):
+    """With few layers of each kind: tracing takes its time for each."""
     experiment = reduced_experiment(experiments.get(name))
+    if isinstance(experiment.model, VONetConfig):
+        attention, initial = experiment.model.attention, experiment.model.initial_slots
+        unet = replace(attention.unet, channels=attention.unet.channels[:3])
+        once = replace(attention.transformer, blocks=1)
+        model |= {"attention": replace(attention, unet=unet, transformer=once)}
+        model |= {"initial_slots": replace(initial, transformer=replace(initial.transformer, blocks=1))}
     experiment = replace(experiment, model=replace(experiment.model, **model))
     made = experiment.build_model(seed=0).eval()
     weights.save(folder, made, experiment)
