@@ -119,6 +119,6 @@ def test_the_notebook_runs_from_top_to_bottom(tmp_path):
             cell.source = cell.source.replace(long, short)
     NotebookClient(notebook, timeout=300, resources={"metadata": {"path": str(tmp_path)}}).execute()
     printed = "".join(str(output) for cell in cells for output in cell.outputs)
-    for words in ("image/png", "FG-ARI", "'objects in the last frame': ", "mixture (no learning)"):
+    for words in ("image/png", "FG-ARI", "'segments in the last frame': ", "mixture (no learning)"):
         assert words in printed, words
     assert (tmp_path / "quickstart/run/model.safetensors").exists()
