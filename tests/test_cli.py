@@ -5,14 +5,12 @@ import re
 import shlex
 import subprocess
 import sys
-from dataclasses import replace
 
 import numpy as np
 import pytest
 
-from results import __main__ as results
-from vonet import cli, experiments
-from vonet.commands import demo, reproduce
+from vonet import cli
+from vonet.commands import demo
 from vonet.data.sprites import sprite_videos
 from vonet.experiments import weights
 
@@ -38,32 +36,6 @@ def test_demo_learns_scores_segments_and_reports_and_uses_again_what_there_is(mo
     run(monkeypatch, "demo", "--updates", 2, "--out", tmp_path / "demo")
     assert "is trained already" in capsys.readouterr().out
     assert (tmp_path / "demo/trained/model.safetensors").read_bytes() == learned
-
-
-def test_what_is_reported_is_run_again_and_compared(monkeypatch, tmp_path, capsys):
-    sprites = experiments.get("vonet-sprites")
-    training = replace(sprites.training, updates=2)
-    short = replace(sprites, training=training, measured={"fg_ari": 12.3, "offline_miou": 45.6})
-    monkeypatch.setattr(experiments, "get", lambda name: short)
-    small = replace(reproduce.reported()["sprites"][0], videos={"train": 2, "validation": 1})
-    monkeypatch.setattr(reproduce, "reported", lambda: {"sprites": (small,)})
-    run(monkeypatch, "reproduce", "sprites", "--seeds", 0, "--out", tmp_path)
-    *_, first, second = capsys.readouterr().out.strip().splitlines()
-    assert re.fullmatch(r"\| vonet-sprites \| fg_ari \| 12\.3 \| (\S+) \(\1\) \|", first)
-    assert re.fullmatch(r"\| vonet-sprites \| offline_miou \| 45\.6 \| (\S+) \(\1\) \|", second)
-    monkeypatch.setattr(experiments, "get", lambda name: replace(short, measured={}))
-    run(monkeypatch, "reproduce", "sprites", "--seeds", 0, "--out", tmp_path)
-    last = capsys.readouterr().out.strip().splitlines()[-4:]
-    assert [line.split(" | ")[1:3] for line in last] == [[score, "not measured"] for score in reproduce.SCORES]
-    with pytest.raises(SystemExit):
-        run(monkeypatch, "reproduce", "everything")
-    assert "nothing is reported as 'everything'; possible: sprites" in capsys.readouterr().err
-
-
-def test_all_that_is_reported_of_other_methods_can_be_run_again():
-    reported = {one.experiment: one.seeds for one in reproduce.reported()["methods"]}
-    recorded = {folder.name: len(results.seeds_of(folder)) for folder in results.folders(results.HERE)}
-    assert {name: len(seeds) for name, seeds in reported.items()} == {name: recorded[name] for name in results.OTHERS}
 
 
 def listed(monkeypatch, capsys, *arguments):

@@ -23,7 +23,7 @@ ALLOWED = {
     "interface": {"errors"},
     "performance": {"interface"},
     "blocks": {"errors", "interface", "schedule"},
-    "data": SHARED,
+    "data": SHARED | {"interface"},
     "model": {"errors", "interface", "schedule", "blocks"},
     "variants": {"errors", "interface", "schedule", "blocks", "model"},
     "baselines": {"errors", "interface", "schedule", "blocks"},

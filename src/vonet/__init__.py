@@ -21,7 +21,10 @@ _HOMES = {
     "add_layout": "vonet.data",
     "add_score": "vonet.evaluation.protocol",
     "evaluate": "vonet.evaluation.evaluate",
+    "export": "vonet.serving.export",
     "load": "vonet.experiments.weights",
+    "push": "vonet.experiments.weights",
+    "save": "vonet.experiments.weights",
     "segment": "vonet.serving.segment",
     "total": "vonet.interface",
 }

@@ -25,6 +25,8 @@ COMMANDS = (
     "list",
     "evaluate",
     "segment",
+    "export",
+    "push",
     "report",
     "figures",
     "compare",
@@ -43,7 +45,6 @@ Find objects in videos, without labels. Start with:
 
 commands:
 {commands}
-
 vonet COMMAND --help says more. Exit codes: 0 done, 2 a mistake, 130 stopped.
 """
 

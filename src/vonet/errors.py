@@ -9,6 +9,11 @@ class BadInput(ValueError):
     """A user's mistake. The message is one sentence: what was given, what is accepted, what to do."""
 
 
+def missing_package(wanted_by: str, *packages: str) -> BadInput:
+    """For an optional part of vonet whose packages are not installed."""
+    return BadInput(f"{wanted_by} needs {' and '.join(packages)}. Install with: pip install {' '.join(packages)}")
+
+
 def check_choice(option: str, given: str, choices: object) -> None:
     """Refuse a name that is not among those of a `Literal`."""
     if given not in get_args(choices):

@@ -584,13 +584,67 @@ def test_a_disc_that_is_full_for_a_while_is_said_and_learning_goes_on(world, tmp
     assert (tmp_path / "run/pictures/00000020.png").exists()
 
 
-def test_tensorboard_gets_losses_and_scores(world, tmp_path):
-    events = pytest.importorskip("tensorboard.backend.event_processing.event_accumulator")
+def test_tensorboard_gets_losses_scores_and_pictures(world, tmp_path):
+    from tensorboard.backend.event_processing import event_accumulator as events
+
     in_this_process(world, tmp_path / "run", tensorboard=True).learn({"asked": False})
     (folder,) = {path.parent for path in (tmp_path / "run").rglob("events.out.tfevents.*")}
     board = events.EventAccumulator(str(folder)).Reload()
     assert [event.step for event in board.Scalars("losses/reconstruction")] == [10, 20]
     assert [event.step for event in board.Scalars("scores/fg_ari")] == [10, 20]
+    assert [event.step for event in board.Images("masks")] == [10, 20]
+
+
+def wandb_records(file):
+    """What an offline run of wandb keeps: a log in the format of LevelDB, of records in protobuf."""
+    from wandb.proto.wandb_internal_pb2 import Record
+
+    data, at, whole, block = file.read_bytes(), 7, b"", 2**15
+    while at + 7 <= len(data):
+        length, kind = int.from_bytes(data[at + 4 : at + 6], "little"), data[at + 6]
+        whole += data[at + 7 : at + 7 + length]
+        at += 7 + length
+        if kind in (1, 4):  # whole, or the last part
+            yield Record.FromString(whole)
+            whole = b""
+        if block - at % block < 7:  # too little room for another header
+            at += block - at % block
+
+
+def test_wandb_gets_losses_scores_and_pictures_offline(world, tmp_path, monkeypatch):
+    monkeypatch.setenv("WANDB_MODE", "offline")
+    monkeypatch.setenv("WANDB_SILENT", "true")
+    in_this_process(world, tmp_path / "run", wandb=True).learn({"asked": False})
+    (folder,) = (tmp_path / "run/wandb").glob("offline-run-*")
+    (file,) = folder.glob("run-*.wandb")
+    assert file.stem == f"run-{(tmp_path / 'run/wandb-id.txt').read_text().strip()}"
+    found, end = {}, time.monotonic() + 20
+    while not any(record.HasField("exit") for record in wandb_records(file)):  # another process writes it
+        assert time.monotonic() < end
+        time.sleep(0.1)
+    for record in wandb_records(file):
+        items = {item.key or "/".join(item.nested_key): item.value_json for item in record.history.item}
+        for name in items:
+            found.setdefault(name, []).append((json.loads(items["update"]), json.loads(items[name])))
+    logged = [json.loads(line) for line in (tmp_path / "run/log.jsonl").read_text().splitlines()]
+    for group, name in (("losses", "reconstruction"), ("scores", "fg_ari")):
+        expected = [(entry["update"], entry[group][name]) for entry in logged if group in entry]
+        assert [update for update, _ in expected] == [10, 20]
+        assert found[f"{group}/{name}"] == expected
+    drawn = {(tmp_path / f"run/pictures/000000{update}.png").read_bytes() for update in (10, 20)}
+    assert {path.read_bytes() for path in (folder / "files/media/images").glob("masks_*.png")} == drawn
+
+
+def test_wandb_without_an_account_says_what_to_do(tmp_path):
+    """In a process of its own, because wandb remembers its first answer."""
+    code = "import pathlib; from vonet.training.boards import WeightsAndBiases; WeightsAndBiases(pathlib.Path('.'), {})"
+    clean = {name: value for name, value in os.environ.items() if not name.startswith("WANDB")}
+    environment = {**clean, "HOME": str(tmp_path), "WANDB_BASE_URL": "http://127.0.0.1:9"}
+    done = subprocess.run(
+        [sys.executable, "-c", code], cwd=tmp_path, env=environment, capture_output=True, text=True, check=False
+    )
+    assert "BadInput: wandb cannot start (" in done.stderr
+    assert done.stderr.strip().endswith("run `wandb login`, or set WANDB_MODE=offline")
 
 
 def test_what_is_not_finite_says_what_to_do(world, tmp_path):

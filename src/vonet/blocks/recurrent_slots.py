@@ -125,4 +125,4 @@ class RecurrentSlots(nn.Module):
 
     def _check_fit(self, frames: Tensor, state: SlotState) -> None:
         check_fit(frames, self.size, self.attention.query.weight)
-        check_slot_state(state, len(frames), self.slot_dim)
+        check_slot_state(state, frames.shape[0], self.slot_dim)

@@ -1,116 +1,209 @@
-"""`vonet reproduce`: rerun what we report, and print expected beside found scores."""
+"""`vonet reproduce`: rerun what we or the paper report, and print expected beside found scores."""
 
 from __future__ import annotations
 
+import shlex
 from argparse import ArgumentParser, Namespace
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import Any
 
+from vonet.commands.jobs import Command, Data, Job
 from vonet.errors import BadInput
 
-if TYPE_CHECKING:
-    from vonet.data.generate import World
-    from vonet.evaluation.report import Report
-
-ABOUT = "rerun what we report, and compare"
+ABOUT = "rerun what we or the paper report, and compare"
 DESCRIPTION = (
-    "Generates the world, trains, scores, and prints expected beside found scores. An interrupted command continues "
-    "when it is run again; finished worlds and trainings are used again."
+    "Makes the data, trains, scores, and prints expected beside found scores. An interrupted command continues when it "
+    "is run again; finished data and trainings are used again. `paper` is Table 1 of the VONet paper: it needs MOVi "
+    "(docs/movi.md) and, with the paper's own hardware, days on four GPUs for each training."
 )
 
 SCORES = ("fg_ari", "miou", "offline_fg_ari", "offline_miou")
+PLACES = ("local", "slurm")
+GPUS = 4
+"""The paper trained on four."""
+BUCKET = "gs://kubric-public/tfds"
 
 
 def add_options(parser: ArgumentParser) -> None:
     parser.add_argument(
         "what",
         metavar="WHAT",
-        help="closeup (an hour per seed on one core), sprites (a quarter of an hour) or methods (hours)",
+        help="closeup (an hour per seed on one core), sprites (a quarter of an hour), methods (hours) or paper (days)",
     )
     parser.add_argument("--only", metavar="EXPERIMENT", help="just this experiment")
-    parser.add_argument("--seeds", type=int, nargs="+", metavar="SEED", help="just these seeds")
+    parser.add_argument("--level", help="paper: just this level of MOVi, a to e")
+    parser.add_argument("--seeds", type=int, metavar="N", help="this many seeds, from 0 on (default: as reported)")
+    parser.add_argument("--seed", type=int, nargs="+", metavar="SEED", help="just these seeds")
     parser.add_argument("--out", type=Path, default=Path("reproduced"), help="where runs go (default: reproduced)")
+    parser.add_argument("--data", type=Path, default=Path("movi"), help="paper: where MOVi lies (default: movi)")
+    parser.add_argument("--gpus", type=int, help=f"paper: processes of each training, one per GPU (default: {GPUS})")
+    parser.add_argument("--on", default="local", metavar="PLACE", help="local (default) or slurm, through submitit")
+    parser.add_argument("--workers", type=int, default=1, help="local: trainings at a time (default: 1)")
+    parser.add_argument(
+        "--slurm", nargs="+", default=[], metavar="NAME=VALUE", help="options of the jobs, such as partition=gpu"
+    )
+    parser.add_argument("--dry-run", action="store_true", help="print what is left to do as commands, and do nothing")
+    parser.add_argument("--table", action="store_true", help="only print the scores that there are")
 
 
 def run(arguments: Namespace) -> None:
-    print(reproduce(arguments.what, arguments.out, arguments.only, arguments.seeds))
+    from vonet.commands import jobs as work
+
+    if arguments.on not in PLACES:
+        raise BadInput(f"--on is {arguments.on!r}; possible are {', '.join(PLACES)}")
+    jobs = chosen_jobs(arguments)
+    if arguments.dry_run:
+        fetched = [fetch for job in jobs for fetch in _fetch(job)]
+        for command in (*dict.fromkeys(fetched), *work.plan(jobs), _table_command(arguments)):
+            print(shlex.join(command))
+        return
+    if not arguments.table:
+        _check_data(jobs)
+        if arguments.on == "slurm":
+            numbers = work.submit(jobs, arguments.out / "slurm", arguments.slurm)
+            for name, number in numbers.items():
+                print(f"{number}  {name}")
+            print(f"{len(numbers)} jobs were submitted. Add --table to this command to see the scores so far.")
+            return
+        work.run_here(jobs, arguments.workers)
+    print(table(jobs))
 
 
 @dataclass(frozen=True)
 class Reported:
-    """An experiment, and the generated world in which we ran it."""
+    """An experiment, and the command without its `--out` that makes the videos on which it was run.
+
+    store: name of their folder. movi: the folder with MOVi's files, below --data, where they are MOVi's.
+    """
 
     experiment: str
-    world: World
-    videos: Mapping[str, int]
+    make: Command
+    store: str
     seeds: tuple[int, ...]
+    movi: str | None = None
+    updates: int | None = None
 
 
 def reported() -> dict[str, tuple[Reported, ...]]:
     """What can be rerun, by name."""
-    from vonet.data.scenes.video import WorldConfig
-    from vonet.data.sprites import SpritesConfig
+    from vonet.experiments.paper_scores import LEVELS, METHODS
     from vonet.experiments.registry import BASELINES
 
-    videos = {"train": 300, "validation": 64}
-    level_a = WorldConfig("A", size=64, frames=24, seed=0, objects=(3, 6))
-    closeup = WorldConfig("A", size=32, frames=24, seed=0, objects=(2, 4), camera_distance=0.6)
+    counts = ("--train", "300", "--validation", "64")
+    sprites = ("vonet", "generate", "sprites", *counts)
+    level_a = ("vonet", "generate", "A", "--objects", "3", "6", *counts)
+    near = ("--camera-distance", "0.6", "--objects", "2", "4", "--size", "32")
+    closeup = ("vonet", "generate", "A", *near, "--train", "3000", "--validation", "128")
+    movi = {level: f"movi_{level}/128x128/1.0.0" for level in LEVELS}
     return {
-        "closeup": (Reported("vonet-closeup", closeup, {"train": 3_000, "validation": 128}, seeds=(0, 1)),),
-        "sprites": (Reported("vonet-sprites", SpritesConfig(), videos, seeds=(0, 1, 2)),),
-        "methods": tuple(Reported(f"{method}-laptop-a", level_a, videos, seeds=(0,)) for method in BASELINES),
+        "closeup": (Reported("vonet-closeup", closeup, "world-closeup", seeds=(0, 1)),),
+        "sprites": (Reported("vonet-sprites", sprites, "world-sprites", seeds=(0, 1, 2)),),
+        "methods": tuple(Reported(f"{method}-laptop-a", level_a, "world-A", seeds=(0,)) for method in BASELINES),
+        "paper": tuple(
+            Reported(f"{method.lower()}-movi-{level}", (), f"movi-{level}", seeds=(0, 1, 2), movi=movi[level])
+            for level in LEVELS
+            for method in METHODS
+        ),
     }
 
 
-def reproduce(name: str, out: Path, only: str | None = None, seeds: Sequence[int] | None = None) -> str:
-    """The table of expected and found scores."""
+def chosen_jobs(arguments: Namespace) -> list[Job]:
+    """The trainings that the options name."""
     known = reported()
-    if name not in known:
-        raise BadInput(f"nothing is reported as {name!r}; possible: {', '.join(known)}")
-    chosen = [one for one in known[name] if only in (None, one.experiment)]
+    if arguments.what not in known:
+        raise BadInput(f"nothing is reported as {arguments.what!r}; possible: {', '.join(known)}")
+    for option, given in (("--level", arguments.level), ("--gpus", arguments.gpus)):
+        if given is not None and arguments.what != "paper":
+            raise BadInput(f"{option} is for the paper's trainings: vonet reproduce paper {option} {given}")
+    if arguments.seeds is not None and (arguments.seed or arguments.seeds < 1):
+        raise BadInput("Give --seeds a number of seeds above 0, or --seed the seeds themselves.")
+    level = None if arguments.level is None else f"-movi-{arguments.level.lower()}"
+    of_level = [one for one in known[arguments.what] if level is None or one.experiment.endswith(level)]
+    chosen = [one for one in of_level if arguments.only in (None, one.experiment)]
     if not chosen:
-        possible = ", ".join(one.experiment for one in known[name])
-        raise BadInput(f"{only!r} is not among the experiments of {name!r}: {possible}")
-    lines = ["| experiment | score | expected | found (each seed) |", "|---|---|---|---|"]
+        possible = ", ".join(one.experiment for one in of_level or known[arguments.what])
+        raise BadInput(f"{arguments.only or arguments.level!r} is not among the experiments: {possible}")
+    processes = (GPUS if arguments.gpus is None else arguments.gpus) if arguments.what == "paper" else 1
+    if processes < 1:
+        raise BadInput(f"{processes} GPUs were asked for; at least 1 process is needed")
+    jobs = []
     for one in chosen:
-        lines += _rows(one, out, tuple(seeds) if seeds else one.seeds)
+        store = arguments.out / one.store
+        make = (*one.make, "--out", str(store))
+        if one.movi is not None:
+            make = ("vonet", "prepare", str(arguments.data / one.movi), str(store), "--size", "128")
+        seeds = arguments.seed or (one.seeds if arguments.seeds is None else range(arguments.seeds))
+        for seed in seeds:
+            out = arguments.out / f"{one.experiment}-seed{seed}"
+            jobs.append(Job(one.experiment, seed, out, Data(store, make), processes, one.updates))
+    return jobs
+
+
+def _table_command(arguments: Namespace) -> Command:
+    """The command that prints the table at the end."""
+    words = ["vonet", "reproduce", arguments.what, "--table", "--out", str(arguments.out)]
+    for option in ("only", "level", "seeds"):
+        if (value := getattr(arguments, option)) is not None:
+            words += [f"--{option}", str(value)]
+    return (*words, *(("--seed", *map(str, arguments.seed)) if arguments.seed else ()))
+
+
+def _fetch(job: Job) -> list[Command]:
+    """The commands that fetch MOVi, where a store is still to be made of it and its files are not there."""
+    _, kind, source, *_ = job.data.make
+    if kind != "prepare" or Path(source).exists() or not job.data.commands():
+        return []
+    folder = Path(source).parent
+    public = f"{BUCKET}/{folder.parent.name}/{folder.name}"
+    return [("mkdir", "-p", str(folder.parent)), ("gcloud", "storage", "cp", "--recursive", public, str(folder.parent))]
+
+
+def _check_data(jobs: Sequence[Job]) -> None:
+    """Refuse to start without MOVi; nothing is ever fetched without being asked for."""
+    for job in jobs:
+        if fetch := _fetch(job):
+            raise BadInput(
+                f"MOVi is not at {job.data.make[2]}: fetch it first, with {shlex.join(fetch[-1])}, or say with --data "
+                "where it lies (docs/movi.md)"
+            )
+
+
+def table(jobs: Sequence[Job]) -> str:
+    """Expected and found scores of every experiment, in percent."""
+    from vonet import experiments
+
+    lines = ["| experiment | score | expected | found (each seed) |", "|---|---|---|---|"]
+    for name in dict.fromkeys(job.experiment for job in jobs):
+        expected = _expected(experiments.get(name))
+        found = [job.evaluation() for job in jobs if job.experiment == name]
+        for score in expected or SCORES:
+            told = _told([_score(evaluation, score) for evaluation in found if evaluation is not None])
+            missing = sum(evaluation is None for evaluation in found)
+            told += f"; {missing} of {len(found)} not finished" if missing else ""
+            lines.append(f"| {name} | {score} | {expected.get(score, 'not measured')} | {told} |")
     return "\n".join(lines)
 
 
-def _rows(one: Reported, out: Path, seeds: Sequence[int]) -> list[str]:
-    import numpy as np
+def _expected(experiment: Any) -> Mapping[str, str]:
+    """Those of the paper, with its standard deviation over three seeds, or our own."""
+    from vonet.experiments import paper_scores
 
-    from vonet import experiments
-    from vonet.data.generate import generate
-    from vonet.data.work import cores
-
-    experiment = experiments.get(one.experiment)
-    world = out / f"world-{one.world.name}-{sum(one.videos.values())}"
-    generate(one.world, dict(one.videos), world, cores())
-    reports = [_run(one, world, out / f"{one.experiment}-seed{seed}", seed) for seed in seeds]
-    found = [{**report.as_json(), **_offline(report)} for report in reports]
-    rows = []
-    for score in experiment.measured or SCORES:
-        values = [100 * scores[score] for scores in found]
-        each = ", ".join(f"{value:.1f}" for value in values)
-        expected = f"{experiment.measured[score]:.1f}" if score in experiment.measured else "not measured"
-        rows.append(f"| {experiment.name} | {score} | {expected} | {np.mean(values):.1f} ({each}) |")
-    return rows
+    if "-movi-" not in experiment.name:
+        return {score: f"{value:.1f}" for score, value in experiment.measured.items()}
+    method, _, level = experiment.name.partition("-movi-")
+    named = next(known for known in paper_scores.METHODS if known.lower() == method)
+    scores = paper_scores.scores(named, level)
+    return {score: f"{100 * mean:.1f} ± {100 * std:.1f}" for score, (mean, std) in scores.items()}
 
 
-def _offline(report: Report) -> dict[str, float]:
-    return {f"offline_{name}": value for name, value in report.as_json()["offline"].items()}
+def _score(evaluation: Mapping[str, Any], score: str) -> float:
+    offline = score.removeprefix("offline_")
+    return 100 * (evaluation[score] if offline == score else evaluation["offline"][offline])
 
 
-def _run(one: Reported, world: Path, folder: Path, seed: int) -> Report:
-    from vonet import experiments
-    from vonet.evaluation.evaluate import evaluate
-    from vonet.training.run import TrainOptions, train_to_the_end
-
-    train_to_the_end(experiments.get(one.experiment), world, folder, TrainOptions(seed=seed, videos=8))
-    report = evaluate(folder, world)
-    assert report is not None, "one process reproduces"
-    report.write_beside(folder)
-    return report
+def _told(values: Sequence[float]) -> str:
+    if not values:
+        return "–"
+    return f"{sum(values) / len(values):.1f} ({', '.join(f'{value:.1f}' for value in values)})"

@@ -39,6 +39,9 @@ def add_options(parser: ArgumentParser) -> None:
     parser.add_argument("--videos", type=int, help="validation videos to score (default: 16)")
     parser.add_argument("--save-minutes", type=float, help="between checkpoints (default: 5)")
     parser.add_argument("--tensorboard", action="store_true", help="also write for TensorBoard")
+    parser.add_argument(
+        "--wandb", action="store_true", help="also log to Weights & Biases (WANDB_MODE=offline: to disk)"
+    )
 
 
 def run(arguments: Namespace) -> None:
@@ -50,6 +53,6 @@ def run(arguments: Namespace) -> None:
     trainable(experiment)
     experiment = overridden(experiment, arguments.set)
     names = ("seed", "updates", "minutes", "accumulate", "compile", "evaluate_every", "videos", "save_minutes")
-    options = TrainOptions(**given(arguments, *names, "tensorboard", "start"))
+    options = TrainOptions(**given(arguments, *names, "tensorboard", "wandb", "start"))
     out = arguments.out or Path("runs") / experiment.name
     train(experiment, arguments.data, out, options, arguments.resume)

@@ -1,6 +1,28 @@
-"""Reading, generating and storing videos. Imports no torch and no model."""
+"""Reading, generating and storing videos. Importing it imports no torch and no model."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING
 
 from vonet.data.find import add_layout, open
 from vonet.data.video import ArrayVideo, Video, Videos
 
-__all__ = ["ArrayVideo", "Video", "Videos", "add_layout", "open"]
+if TYPE_CHECKING:
+    from vonet.data.clips import Clips
+
+__all__ = ["ArrayVideo", "Video", "Videos", "add_layout", "open", "segments"]
+
+
+def segments(
+    path: str | Path, length: int = 3, *, split: str | None = "train", step: int = 1, ids: bool = False
+) -> Clips:
+    """The videos at `path` as a torch dataset of clips, for `torch.utils.data.DataLoader`.
+
+    path: a store, or whatever `open` reads with frames of one size. length: frames of a clip. split: None for all.
+    step: a clip begins at every `step`-th frame; `step=length` gives clips that do not overlap.
+    ids: whether items are pairs of frames `T 3 H W`, floats in [0, 1], and true ids `T H W`, or the frames alone.
+    """
+    from vonet.data.clips import Clips
+
+    return Clips(open(path, split), length, step, ids)

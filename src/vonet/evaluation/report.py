@@ -118,7 +118,7 @@ class Report:
         """Into `folder`, by default EVALUATION beside the weights. The name says what was evaluated how, so that
         another evaluation does not overwrite it."""
         about, given = self.about, Path(weights)
-        beside = given if given.is_dir() else given.parent
+        beside = given if given.is_dir() else given.parent if given.exists() else Path()
         data = [part for part in Path(about["data"]).resolve().parts if any(c.isalpha() for c in part)][-2:]
         name = "-".join(
             [

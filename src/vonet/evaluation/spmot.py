@@ -17,7 +17,7 @@ from typing import Any
 import numpy as np
 from jaxtyping import Bool, Float, Int64, Integer
 
-from vonet.errors import BadInput
+from vonet.errors import BadInput, missing_package
 from vonet.evaluation.metrics import BACKGROUND, confusion
 from vonet.interface import NULL
 
@@ -63,9 +63,7 @@ def require_motmetrics() -> ModuleType:
     try:
         import motmetrics
     except ImportError:
-        raise BadInput(
-            "The Sprites-MOT score needs the package motmetrics: install it with pip install 'vonet[mot]'."
-        ) from None
+        raise missing_package("The Sprites-MOT score", "motmetrics") from None
     return motmetrics
 
 

@@ -18,7 +18,7 @@ from torch import nn
 
 from vonet.data.known import KnownInput
 from vonet.errors import BadInput
-from vonet.experiments import registry
+from vonet.experiments import hub, registry
 from vonet.experiments.experiment import Experiment
 from vonet.writing import save_tensors, written_aside
 
@@ -32,8 +32,9 @@ DEFAULT = "mixture"
 OTHER_VERSION = "Another version of vonet wrote it. Use that version, or train again with this one"
 
 
-def save(folder: Path, model: nn.Module, experiment: Experiment) -> None:
+def save(folder: Path | str, model: nn.Module, experiment: Experiment) -> None:
     """Write both files atomically."""
+    folder = Path(folder)
     text = json.dumps(described(experiment), indent=2)
     with written_aside(folder / CONFIG) as aside:
         aside.write_text(text + "\n", encoding="utf-8")
@@ -43,8 +44,8 @@ def save(folder: Path, model: nn.Module, experiment: Experiment) -> None:
 def load(path: Path | str) -> tuple[Any, Experiment]:
     """The model in evaluation mode, and the experiment that made it.
 
-    path: a run's folder, a file of weights, the name of a model that comes with the package, or the name of a method
-        without parameters ("mixture").
+    path: a run's folder, a file of weights, the name of a model that comes with the package, the name of a method
+        without parameters ("mixture"), or a repository of the Hugging Face Hub ("hf:OWNER/NAME").
     """
     if is_method(path):
         experiment = registry.get(str(path))
@@ -86,8 +87,18 @@ def checksum(path: Path | str) -> str:
     without parameters: of its description."""
     if is_method(path):
         return hashlib.sha256(json.dumps(described(registry.get(str(path)))).encode()).hexdigest()
-    with _file(path).open("rb") as file:
-        return hashlib.file_digest(file, "sha256").hexdigest()
+    return hub.sum_of(_file(path))
+
+
+def push(folder: Path | str, name: str, *, private: bool = False) -> str:
+    """Upload the weights in a run's folder to the repository OWNER/NAME of the Hugging Face Hub, and return its
+    address. Weights that cannot be read are refused before anything is sent."""
+    load(folder)
+    files = [Path(folder) / WEIGHTS, Path(folder) / CONFIG]
+    for file in files:
+        if not file.is_file():
+            raise BadInput(f"{folder} has no {file.name}; give the folder of a run, which has {WEIGHTS} and {CONFIG}")
+    return hub.push(files, name, private)
 
 
 def shipped() -> list[str]:
@@ -102,6 +113,8 @@ def is_method(path: Path | str) -> bool:
 
 
 def _file(path: Path | str) -> Path:
+    if str(path).startswith(hub.PREFIX):
+        return hub.fetch(str(path), WEIGHTS)
     if not Path(path).exists() and str(path) in shipped():
         path = SHIPPED / path
     return Path(path) / WEIGHTS if Path(path).is_dir() else Path(path)

@@ -1,7 +1,11 @@
-"""Checks of frames, sizes and numbers of slots. Each raises `BadInput` with one sentence."""
+"""Checks of frames, sizes and numbers of slots. Each raises `BadInput` with one sentence.
+
+While torch traces a model (torch.compile, `vonet export`), frames and states are not checked: a graph holds no values.
+"""
 
 from __future__ import annotations
 
+import torch
 from torch import Tensor
 
 from vonet.errors import BadInput
@@ -9,6 +13,8 @@ from vonet.errors import BadInput
 
 def check_frames(frames: Tensor, dimensions: str) -> None:
     """Refuse frames that no model can read. `dimensions` names them: "B 3 H W" or "B T 3 H W"."""
+    if torch.compiler.is_compiling():
+        return
     if not isinstance(frames, Tensor):
         raise BadInput(
             f"frames are a {type(frames).__name__}; expected a torch tensor {dimensions}: use torch.from_numpy"
@@ -44,6 +50,8 @@ def check_batch(batch: int) -> None:
 
 def check_fit(frames: Tensor, size: tuple[int, int], weight: Tensor) -> None:
     """Refuse frames of another size, type or device than the model's; `weight` is any of its parameters or buffers."""
+    if torch.compiler.is_compiling():
+        return
     if tuple(frames.shape[-2:]) != size:
         raise BadInput(
             f"frames are {frames.shape[-2]}x{frames.shape[-1]}; this model was built for "

@@ -82,8 +82,10 @@ class SlotState(State):
 
 def check_slot_state(state: SlotState, batch: int, slot_dim: int) -> None:
     """Refuse a state of other videos, or of slots of another width."""
-    _, slots, width = state.slots.shape
-    if len(state.slots) != batch or width != slot_dim or slots < 1 or state.noise.shape != state.slots.shape:
+    if torch.compiler.is_compiling():
+        return
+    videos, slots, width = state.slots.shape
+    if videos != batch or width != slot_dim or slots < 1 or state.noise.shape != state.slots.shape:
         raise BadInput(
             f"the state has slots of shape {tuple(state.slots.shape)} and noise of {tuple(state.noise.shape)}; "
             f"expected both to be {batch} videos x at least 1 slot x {slot_dim}: start with "

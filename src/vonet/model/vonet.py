@@ -229,7 +229,7 @@ class VONet(nn.Module):
 
     def _check_fit(self, frames: Tensor, state: SlotState) -> None:
         check_fit(frames, self.size, self.slot_encoder.value.weight)
-        check_slot_state(state, len(frames), self.slot_dim)
+        check_slot_state(state, frames.shape[0], self.slot_dim)
 
 
 if TYPE_CHECKING:

@@ -16,13 +16,13 @@ from typing import Any, Protocol, runtime_checkable
 from tqdm import tqdm
 
 from vonet.data.video import Video
-from vonet.errors import BadInput
 from vonet.evaluation import protocol as protocols
 from vonet.evaluation.references import REFERENCES, evaluate_references
 from vonet.evaluation.report import HEADLINES
 from vonet.evaluation.run import MODEL, evaluate_model, summary
 from vonet.figures.curves import write_curves
 from vonet.figures.masks import write_mask_sheet
+from vonet.training.boards import Board
 from vonet.training.log import Log
 from vonet.training.loop import Training, Update, collapse
 from vonet.writing import DiscRefusal
@@ -95,10 +95,10 @@ class Progress(Callback):
 
 
 class Logging(Callback):
-    """RUN/log.jsonl, and TensorBoard if asked for."""
+    """RUN/log.jsonl, and the boards that were asked for."""
 
-    def __init__(self, log: Log, every: int, progress: Progress, board: Any = None):
-        self.log, self.every, self.progress, self.board = log, every, progress, board
+    def __init__(self, log: Log, every: int, progress: Progress, boards: Sequence[Board] = ()):
+        self.log, self.every, self.progress, self.boards = log, every, progress, boards
 
     def updated(self, run: Observed, found: Update) -> None:
         update = run.training.update
@@ -112,14 +112,14 @@ class Logging(Callback):
 
     def write(self, entry: Entry) -> None:
         self.log.write(entry)
-        if self.board is not None:
-            for group in ("losses", "norms", "scores"):
-                for name, value in entry.get(group, {}).items():
-                    self.board.add_scalar(f"{group}/{name}", value, entry["update"])
+        groups = {group: entry.get(group, {}) for group in ("losses", "norms", "scores")}
+        numbers = {f"{group}/{name}": value for group, values in groups.items() for name, value in values.items()}
+        for board in self.boards:
+            board.numbers(entry["update"], numbers)
 
     def closed(self, run: Observed) -> None:
-        if self.board is not None:
-            self.board.close()
+        for board in self.boards:
+            board.close()
 
 
 class Scoring(Callback):
@@ -146,7 +146,8 @@ class Scoring(Callback):
 
 
 class Drawing(Callback):
-    """RUN/pictures: masks of the same few videos each time; RUN/curves.png: losses and scores so far."""
+    """RUN/pictures: masks of the same few videos each time, also for the boards; RUN/curves.png: losses and scores so
+    far."""
 
     def __init__(
         self,
@@ -155,13 +156,17 @@ class Drawing(Callback):
         log: Log,
         references: Mapping[str, Mapping[str, float]],
         progress: Progress,
+        boards: Sequence[Board] = (),
     ):
         self.folder, self.videos, self.log, self.references, self.progress = folder, videos, log, references, progress
+        self.boards = boards
 
     def evaluated(self, run: Observed, found: Update | None) -> None:
         with self.progress.refusals():
             picture = self.folder / PICTURES / f"{run.training.update:08d}.png"
             write_mask_sheet(picture, run.training.model, self.videos)
+            for board in self.boards:
+                board.picture(run.training.update, picture)
             write_curves(self.folder / "curves.png", self.log.entries, self.references)
 
 
@@ -171,15 +176,6 @@ def reference_scores(model: Any, videos: Sequence[Video]) -> dict[str, dict[str,
         return {}
     found = summary(evaluate_references(model, videos, protocols.get(PROTOCOL), progress=False))
     return {method: {name: mean for name, (mean, _) in found[method].items()} for method in REFERENCES}
-
-
-def tensorboard(out: Path, update: int) -> Any:
-    """A writer that goes on after this update."""
-    try:
-        from torch.utils.tensorboard import SummaryWriter
-    except ImportError:
-        raise BadInput("--tensorboard needs the package tensorboard: pip install tensorboard") from None
-    return SummaryWriter(str(out / "tensorboard"), purge_step=update)
 
 
 def seconds_between_lines() -> float:

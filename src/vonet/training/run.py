@@ -26,6 +26,7 @@ from vonet.experiments import weights
 from vonet.experiments.experiment import Experiment
 from vonet.performance import compile_encoder, keep_freed_memory
 from vonet.training import checkpoint
+from vonet.training.boards import Board, TensorBoard, WeightsAndBiases
 from vonet.training.callbacks import (
     PICTURES,
     Callback,
@@ -35,7 +36,6 @@ from vonet.training.callbacks import (
     Scoring,
     reference_scores,
     seconds_between_lines,
-    tensorboard,
 )
 from vonet.training.config import TrainingConfig
 from vonet.training.distributed import Processes, all_the_same, any_process, joined_processes
@@ -68,6 +68,7 @@ class TrainOptions:
     save_minutes: float = 5.0
     keep: int = 2
     tensorboard: bool = False
+    wandb: bool = False
     start: Path | None = None
 
     def __post_init__(self) -> None:
@@ -101,10 +102,15 @@ def trainable(experiment: Experiment) -> TrainingConfig:
 def train_to_the_end(experiment: Experiment, data: Path, out: Path, options: TrainOptions) -> bool:
     """Start or resume the run in `out`. False if it was complete already."""
     updates = options.updates or trainable(experiment).updates
-    done = (checkpoint.latest(out) or {"update": 0})["update"]
+    done = updates_done(out)
     if done < updates:
         train(experiment, data, out, options, resume=done > 0)
     return done < updates
+
+
+def updates_done(out: Path) -> int:
+    """At which update the run in `out` is; 0 where there is none."""
+    return (checkpoint.latest(out) or {"update": 0})["update"]
 
 
 def _restarted(out: Path, processes: Processes) -> bool:
@@ -168,10 +174,11 @@ class Run:
             self._scored_updates = {entry["update"] for entry in log.entries if "scores" in entry}
         references = reference_scores(self.training.model, validation)
         self.progress = Progress(self.updates, update, options.minutes)
-        board = tensorboard(self.out, update) if options.tensorboard else None
-        logging = Logging(log, options.log_every, self.progress, board)
+        boards: list[Board] = [TensorBoard(self.out, update)] if options.tensorboard else []
+        boards += [WeightsAndBiases(self.out, self.about)] if options.wandb else []
+        logging = Logging(log, options.log_every, self.progress, boards)
         scoring = Scoring(validation, self.progress, logging.write)
-        drawing = Drawing(self.out, shown, log, references, self.progress)
+        drawing = Drawing(self.out, shown, log, references, self.progress, boards)
         self.callbacks = [self.progress, logging, scoring, drawing]
 
     def _check_folder(self, resume: bool) -> None:
