@@ -33,17 +33,16 @@ SLOT_DIM = 64
 
 def vonet_closeup() -> Experiment[VONetConfig]:
     """On `vonet generate A --camera-distance 0.6 --objects 2 4 --size 32 --train 3000`."""
-    updates = 20_000
+    updates = 12_000
     return Experiment(
         name="vonet-closeup",
         summary="VONet with an object decoder on close-ups of generated level A",
         dataset="closeup-a",
-        cost="an hour on one CPU core",
+        cost="half an hour on one CPU core",
         model=closeup_model(),
         training=closeup_training(
             updates,
-            spread=Schedule(((1_000, 0.0), (2_500, 0.5))),
-            price=Schedule(((1_000, 0.0), (2_500, 1.5), (4_000, 1.5), (6_000, 0.5))),
+            ramp=(1_000, 2_500),
             kl=Schedule(((0, 0.0), (6_000, 0.2 / SLOT_DIM))),
         ),
     )
@@ -60,8 +59,7 @@ def vonet_closeup_quick() -> Experiment[VONetConfig]:
         model=closeup_model(),
         training=closeup_training(
             updates,
-            spread=Schedule(((1_000, 0.0), (1_500, 0.5))),
-            price=Schedule(((1_000, 0.0), (1_500, 1.5), (2_000, 0.5))),
+            ramp=(1_000, 1_500),
             kl=Schedule(((0, 0.0), (updates, 0.1 / SLOT_DIM))),
         ),
     )
@@ -93,11 +91,13 @@ def closeup_model() -> VONetConfig:
     )
 
 
-def closeup_training(updates: int, *, spread: Schedule, price: Schedule, kl: Schedule) -> TrainingConfig:
-    """The alignment of attention and decoder masks starts at update 750, when both show objects; before, it makes the
-    masks uniform. The price of area rises when most objects have a slot and ends the splitting of objects among spare
-    slots. It also makes masks tighter, so it falls again. The spread of the colours keeps alphas, and so masks, from
-    shrinking (docs/log.md)."""
+def closeup_training(updates: int, *, ramp: tuple[int, int], kl: Schedule) -> TrainingConfig:
+    """ramp: the updates between which the weights of spread and area rise from zero.
+
+    The alignment of attention and decoder masks starts at update 750, when both show objects; before, it makes the
+    masks uniform. The price of area ends the splitting of objects among spare slots, and gives the background one slot.
+    Alone it would shrink the masks; the spread of the colours prevents that (docs/log.md).
+    """
     rate = Schedule(((0, 5e-5), (200, 1e-3), (updates * 6 // 10, 1e-3), (updates, 5e-5)))
     return TrainingConfig(
         updates=updates,
@@ -106,8 +106,8 @@ def closeup_training(updates: int, *, spread: Schedule, price: Schedule, kl: Sch
         weights={
             "reconstruction": constant(1.0),
             "alignment": Schedule(((750, 0.0), (1_250, 0.1))),
-            "spread": spread,
-            "area": price,
+            "spread": Schedule(((ramp[0], 0.0), (ramp[1], 1.0))),
+            "area": Schedule(((ramp[0], 0.0), (ramp[1], 3.0))),
             "kl": kl,
         },
         optimizer=OptimizerConfig(
