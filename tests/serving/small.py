@@ -85,8 +85,11 @@ def plain_mask(segmentation):
 
 
 def table(background="plain", frames=20, height=96, width=128, seed=8):
-    """Three discs with shading and a highlight that move on a table; frames, and the ids of the discs. `background`:
-    plain, or split into a wall and a table of other colours."""
+    """Three discs with shading and a highlight that move on a table; frames, and the ids of the discs.
+
+    background: plain, or split into a wall and a table of other colours. The seed is one where `mixture` has the wall
+    in one segment; with most others it breaks it into pieces, which no rule repairs (docs/segment.md has the numbers).
+    """
     rng = np.random.default_rng(seed)
     down, across = np.mgrid[:height, :width] + 0.5
     colours = np.array([[200, 40, 40], [40, 160, 60], [50, 70, 200]])
