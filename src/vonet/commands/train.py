@@ -53,17 +53,7 @@ def run(arguments: Namespace) -> None:
     experiment = experiments.get(arguments.experiment)
     trainable(experiment)
     experiment = overridden(experiment, arguments.set)
-    names = (
-        "seed",
-        "updates",
-        "minutes",
-        "accumulate",
-        "precision",
-        "compile",
-        "evaluate_every",
-        "videos",
-        "save_minutes",
-    )
+    names = ("seed", "updates", "minutes", "accumulate", "precision", "evaluate_every", "videos", "save_minutes")
     options = TrainOptions(**given(arguments, *names, "tensorboard", "start"))
     out = arguments.out or Path("runs") / experiment.name
     train(experiment, arguments.data, out, options, arguments.resume)
