@@ -18,7 +18,8 @@ def keep_freed_memory() -> bool:
     """Ask glibc to reuse freed blocks instead of giving them back to the system after each operation.
 
     Feature maps are a few megabytes each; by default every one is mapped, zeroed page by page, and unmapped again.
-    Keeping them saves 0 to 7 % of a step, depending on the machine. Programs call this once at their start; a library should not do it for others.
+    Keeping them saves 0 to 7 % of a step, depending on the machine. Programs call this once at their start; a library
+    should not do it for others.
     Returns whether it took effect (on Linux with glibc).
     """
     if not sys.platform.startswith("linux"):
