@@ -1,4 +1,5 @@
-"""Run all benchmarks, or those named: attention, encoder, training, generation, methods, data, metrics."""
+"""Run all benchmarks, or those named: attention, encoder, slots, training, updates,
+decoder, generation, methods, data, metrics."""
 
 from __future__ import annotations
 
@@ -8,7 +9,7 @@ from pathlib import Path
 
 import torch
 
-from benchmarks import inference
+from benchmarks import inference, updates
 from benchmarks.data import data
 from benchmarks.methods import methods
 from benchmarks.metrics import metrics
@@ -20,23 +21,32 @@ TARGETS = {
     "attention_vs_recurrent_k11": 2.0,
     "encoder_vs_plain": 1.7,
     "encoder_peak_share": 0.45,
+    "encoder_k24_vs_k4": 2.3,
     "train_vs_plain": 1.4,
     "train_memory_share": 0.75,
-    "generation_cached_vs_uncached": 50.0,
+    "update_vs_before_sprites": 1.6,
+    "update_vs_before_tokens": 1.6,
+    "update_vs_before_laptop": 1.4,
+    "object_decoder_vs_broadcast": 3.0,
+    "generation_cached_vs_uncached": 60.0,
+    "generation_batch8_vs_uncached": 150.0,
     "world_a_per_minute": 300.0,
     "world_e_per_minute": 100.0,
     "world_spmot_per_minute": 3000.0,
     "shards_per_cpu_second": 40.0,
     "counts_vs_one_hot": 10.0,
 }
-SMALLER_IS_BETTER = {"train_memory_share"}
+SMALLER_IS_BETTER = {"train_memory_share", "encoder_k24_vs_k4"}
 
 
 def main() -> None:
     benchmarks = {
         "attention": lambda: inference.attention(Path("bench-attention")),
         "encoder": inference.encoder,
+        "slots": updates.slots,
         "training": training,
+        "updates": updates.updates,
+        "decoder": updates.object_decoder,
         "generation": inference.generation,
         "methods": methods,
         "data": data,

@@ -29,7 +29,6 @@ from vonet.interface import (
     StreamingModel,
     VideoModel,
 )
-from vonet.performance import compile_encoder
 from vonet.schedule import constant
 from vonet.training.config import TrainingConfig
 from vonet.training.distributed import Processes
@@ -229,11 +228,6 @@ def test_labels_are_drawn(tmp_path):
     model.unroll = labelled
     write_mask_sheet(tmp_path / "labels.png", model, [flicker()])
     assert (tmp_path / "slots.png").read_bytes() != (tmp_path / "labels.png").read_bytes()
-
-
-def test_a_model_without_an_encoder_to_compile_says_so():
-    with pytest.warns(UserWarning, match="WholeClip has nothing to compile"):
-        assert not compile_encoder(stand_in(WholeClipConfig()).build_model())
 
 
 def test_rmsprop_is_a_part_like_any_other(monkeypatch, tmp_path):

@@ -1,4 +1,4 @@
-"""Memory settings for CPU processes, time per frame, and torch.compile."""
+"""Memory settings for CPU processes, and time per frame."""
 
 from __future__ import annotations
 
@@ -6,10 +6,8 @@ import ctypes
 import statistics
 import sys
 import time
-import warnings
 from collections.abc import Callable
 from functools import partial
-from types import MethodType
 from typing import Any
 
 _TRIM_THRESHOLD, _TOP_PAD, _MMAP_THRESHOLD = -1, -2, -3  # glibc's names for mallopt
@@ -19,8 +17,9 @@ _LARGEST_MMAP_THRESHOLD = 32 * 2**20
 def keep_freed_memory() -> bool:
     """Ask glibc to reuse freed blocks instead of giving them back to the system after each operation.
 
-    Feature maps are a few megabytes each; by default every one is mapped, zeroed page by page, and unmapped again,
-    which costs a quarter of a step. Programs call this once at their start; a library should not do it for others.
+    Feature maps are a few megabytes each; by default every one is mapped, zeroed page by page, and unmapped again.
+    Keeping them saves 0 to 7 % of a step, depending on the machine. Programs call this once at their start; a library
+    should not do it for others.
     Returns whether it took effect (on Linux with glibc).
     """
     if not sys.platform.startswith("linux"):
@@ -58,29 +57,3 @@ def milliseconds_per_frame(model: Any, frames: Any, slots: int | None = None) ->
             took, (_, state) = seconds(partial(model.step, frame[None], state))
             times.append(took)
     return 1e3 * statistics.median(times[2:] or times)
-
-
-def compile_encoder(model: Any) -> bool:
-    """Compile the encoder with torch.compile; if that fails, warn in one line and continue without.
-
-    torch.compile works on the first call, so the model is called on an empty frame here, where a failure is harmless.
-    Returns whether the model is compiled.
-    """
-    import torch
-
-    if not hasattr(type(model), "encode_frame"):
-        warnings.warn(f"{type(model).__name__} has nothing to compile; continuing without it", stacklevel=2)
-        return False
-    # As a method of this very model: a copy of the model then gets a method of its own.
-    model.encode_frame = MethodType(torch.compile(type(model).encode_frame), model)
-    try:
-        with torch.no_grad():
-            parameter = next(model.parameters())
-            frame = torch.zeros(1, 3, *model.size, device=parameter.device, dtype=parameter.dtype)
-            model.step(frame, model.initial_state(1, generator=torch.Generator()))
-    except Exception as error:  # whatever the compiler or the C++ toolchain it needs may raise
-        del model.encode_frame
-        reason = (str(error).strip() or type(error).__name__).splitlines()[0]
-        warnings.warn(f"torch.compile does not work here ({reason}); continuing without it", stacklevel=2)
-        return False
-    return True

@@ -17,25 +17,28 @@ from jaxtyping import Float
 from torch import Tensor, nn
 from torch.autograd.function import once_differentiable
 
+from vonet.blocks.precision import halved
 from vonet.blocks.random import drop_mask, dropout
 from vonet.blocks.transformer import check_heads
 
 Advance = Callable[[Tensor, Tensor, Tensor, Tensor], Tensor]
 # Queries are taken this many at a time, so that keys in the future of all of them are never touched.
-ROWS = 128
+ROWS = 64
 
 
-class _CausalAttentionWithDropout(torch.autograd.Function):
-    """Causal attention with dropout on the probabilities, for CPUs, whose fused kernel has no dropout.
+class _CausalAttention(torch.autograd.Function):
+    """Causal attention for CPUs, whose fused kernel has no dropout and is slow in bfloat16.
 
     Works through the queries in blocks of rows against the keys up to the last of them (little more than half of the
-    square), keeps one byte per probability (what was dropped), and computes the probabilities again going backward.
+    square), keeps one byte per probability (what was dropped; nothing without dropout), and computes the probabilities
+    again going backward. Of bfloat16 inputs the products are in bfloat16 and the probabilities in float32.
     """
 
     @staticmethod
     def _probabilities(q: Tensor, k: Tensor, start: int, stop: int) -> Tensor:
         scores = (q[..., start:stop, :] / math.sqrt(q.shape[-1])) @ k[..., :stop, :].mT
         future = torch.ones(stop - start, stop - start, dtype=torch.bool).triu_(1)
+        scores = scores.to(torch.promote_types(scores.dtype, torch.float32))
         scores[..., start:stop].masked_fill_(future, -torch.inf)
         return scores.softmax(-1)
 
@@ -43,39 +46,45 @@ class _CausalAttentionWithDropout(torch.autograd.Function):
     def forward(ctx, q: Tensor, k: Tensor, v: Tensor, rate: float) -> Tensor:
         length = q.shape[-2]
         ctx.spans = [(start, min(start + ROWS, length)) for start in range(0, length, ROWS)]
-        output, ctx.dropped = torch.empty_like(q), []
+        output, ctx.dropped, ctx.gain = torch.empty_like(q), [], 1.0
         for start, stop in ctx.spans:
-            p = _CausalAttentionWithDropout._probabilities(q, k, start, stop)
-            dropped, exact_rate = drop_mask(tuple(p.shape), rate)
-            ctx.dropped.append(dropped)
-            output[..., start:stop, :] = p.masked_fill_(dropped, 0) @ v[..., :stop, :]
-        ctx.gain = 1 / (1 - exact_rate)
+            p = _CausalAttention._probabilities(q, k, start, stop)
+            if rate > 0:
+                dropped, exact_rate = drop_mask(tuple(p.shape), rate)
+                ctx.dropped.append(dropped)
+                ctx.gain = 1 / (1 - exact_rate)
+                p.masked_fill_(dropped, 0)
+            output[..., start:stop, :] = p.to(v.dtype) @ v[..., :stop, :]
         ctx.save_for_backward(q, k, v)
-        return output.mul_(ctx.gain)
+        return output if rate == 0 else output.mul_(ctx.gain)
 
     @staticmethod
     @once_differentiable
     def backward(ctx, d_output: Tensor) -> tuple[Tensor, Tensor, Tensor, None]:
         q, k, v = ctx.saved_tensors
-        d_output = d_output * ctx.gain
+        d_output = (d_output * ctx.gain).to(q.dtype)
         scale = 1 / math.sqrt(q.shape[-1])
-        d_q, d_k, d_v = torch.empty_like(q), torch.zeros_like(k), torch.zeros_like(v)
-        for (start, stop), dropped in zip(ctx.spans, ctx.dropped, strict=True):
-            p = _CausalAttentionWithDropout._probabilities(q, k, start, stop)
+        summed = torch.promote_types(q.dtype, torch.float32)
+        d_q, d_k, d_v = torch.empty_like(q), torch.zeros_like(k, dtype=summed), torch.zeros_like(v, dtype=summed)
+        for i, (start, stop) in enumerate(ctx.spans):
+            p = _CausalAttention._probabilities(q, k, start, stop)
             d_rows = d_output[..., start:stop, :]
-            d_v[..., :stop, :] += p.masked_fill(dropped, 0).mT @ d_rows
-            d_p = (d_rows @ v[..., :stop, :].mT).masked_fill_(dropped, 0)
-            d_scores = torch.ops.aten._softmax_backward_data(d_p, p, -1, p.dtype)
+            d_p = (d_rows @ v[..., :stop, :].mT).to(summed)
+            kept = p
+            if ctx.dropped:
+                kept, d_p = p.masked_fill(ctx.dropped[i], 0), d_p.masked_fill_(ctx.dropped[i], 0)
+            d_v[..., :stop, :] += kept.to(q.dtype).mT @ d_rows
+            d_scores = torch.ops.aten._softmax_backward_data(d_p, p, -1, p.dtype).to(q.dtype)
             d_q[..., start:stop, :] = d_scores @ k[..., :stop, :] * scale
             d_k[..., :stop, :] += d_scores.mT @ q[..., start:stop, :] * scale
-        return d_q, d_k, d_v, None
+        return d_q, d_k.to(q.dtype), d_v.to(q.dtype), None
 
 
 def causal_attention(
     q: Float[Tensor, "B heads N d"], k: Float[Tensor, "B heads N d"], v: Float[Tensor, "B heads N d"], rate: float
 ) -> Float[Tensor, "B heads N d"]:
-    if rate > 0 and q.device.type == "cpu":
-        return _CausalAttentionWithDropout.apply(q, k, v, rate)
+    if q.device.type == "cpu" and (rate > 0 or (q.dtype == torch.bfloat16 and q.requires_grad)):
+        return _CausalAttention.apply(q, k, v, rate)
     return F.scaled_dot_product_attention(q, k, v, dropout_p=rate, is_causal=True)
 
 
@@ -134,7 +143,8 @@ class CausalBlock(nn.Module):
         x = x + self._drop(self.self_output(attended))
 
         (q,), (k, v) = self._split(self.cross_q(self.cross_norm(x)), 1), self._split(self.cross_kv(memory), 2)
-        p = dropout((q @ k.mT / math.sqrt(q.shape[-1])).softmax(-1), rate, self.training)
+        scores = (q @ k.mT / math.sqrt(q.shape[-1])).float() if halved(q) else q @ k.mT / math.sqrt(q.shape[-1])
+        p = dropout(scores.softmax(-1), rate, self.training)
         x = x + self._drop(self.cross_output(rearrange(p @ v, "b heads n d -> b n (heads d)")))
 
         return x + self._drop(self.mlp_output(F.relu_(self.mlp_hidden(self.mlp_norm(x)))))

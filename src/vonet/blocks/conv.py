@@ -6,12 +6,19 @@ plain forms.
 
 from __future__ import annotations
 
+import itertools
+from typing import Any
+
 import torch
 import torch.nn.functional as F
 from jaxtyping import Float
 from torch import Tensor, nn
+from torch.amp import custom_fwd
+from torch.autograd.function import once_differentiable
 
 from vonet.blocks.layers import conv
+from vonet.blocks.norm import GroupNorm
+from vonet.blocks.precision import halved
 
 # Below this size the transposed convolution costs more to start than it saves (measured on two cores, docs/log.md).
 SMALLEST_SIDE_FOR_TRANSPOSED = 16
@@ -23,13 +30,13 @@ class ResidualBlock(nn.Module):
     def __init__(self, inputs: int, outputs: int, stride: int, groups: int):
         super().__init__()
         self.conv1 = conv(inputs, outputs, 3, "relu", stride=stride, bias=False)
-        self.norm1 = nn.GroupNorm(groups, outputs)
+        self.norm1 = GroupNorm(groups, outputs)
         self.conv2 = conv(outputs, outputs, 3, bias=False)
-        self.norm2 = nn.GroupNorm(groups, outputs)
+        self.norm2 = GroupNorm(groups, outputs)
         self.stride = stride
         self.shortcut: nn.Module = nn.Identity()
         if stride != 1 or inputs != outputs:
-            self.shortcut = nn.Sequential(conv(inputs, outputs, 1, bias=False), nn.GroupNorm(groups, outputs))
+            self.shortcut = nn.Sequential(conv(inputs, outputs, 1, bias=False), GroupNorm(groups, outputs))
 
     def forward(self, x: Float[Tensor, "N inputs H W"]) -> Float[Tensor, "N outputs h w"]:
         y = F.relu_(self.norm1(self.conv1(x)))
@@ -50,8 +57,51 @@ def upsampled_conv(
     Each small cell fills 2x2 large ones, so it reaches the result through the 3x3 kernel smeared by a 2x2 box: a
     transposed 4x4 convolution of stride two.
     """
+    if halved(small) and small.device.type == "cpu":
+        return _UpsampledConv.apply(small, _smeared(weight.detach()), _by_parity(weight), bias)
+    return F.conv_transpose2d(small, _smeared(weight), bias, stride=2, padding=1)
+
+
+def _smeared(weight: Float[Tensor, "outputs inputs 3 3"]) -> Float[Tensor, "inputs outputs 4 4"]:
     smeared = F.avg_pool2d(F.pad(weight, (1, 1, 1, 1)), kernel_size=2, stride=1) * 4
-    return F.conv_transpose2d(small, smeared.flip(2, 3).transpose(0, 1), bias, stride=2, padding=1)
+    return smeared.flip(2, 3).transpose(0, 1)
+
+
+def _by_parity(weight: Float[Tensor, "outputs inputs 3 3"]) -> Float[Tensor, "four_outputs inputs 2 2"]:
+    """The same as four convolutions of 2x2: for the even and odd rows and columns of the large map. The three taps of a
+    row fall on two small cells: one and two of them in even rows, two and one in odd rows."""
+    falls = weight.new_tensor([[[1, 0, 0], [0, 1, 1]], [[1, 1, 0], [0, 0, 1]]])  # parity, small cell, tap
+    return torch.einsum("pad,qbe,oide->pqoiab", falls, falls, weight).flatten(0, 2)
+
+
+class _UpsampledConv(torch.autograd.Function):
+    """In bfloat16 on CPUs, where the backward pass of a transposed convolution is slow: it goes through the four
+    convolutions of 2x2 instead."""
+
+    @staticmethod
+    @custom_fwd(device_type="cpu")
+    def forward(ctx: Any, small: Tensor, smeared: Tensor, by_parity: Tensor, bias: Tensor | None) -> Tensor:
+        small, by_parity = small.bfloat16(), by_parity.bfloat16().contiguous(memory_format=torch.channels_last)
+        ctx.save_for_backward(small, by_parity)
+        ctx.biased = bias is not None
+        return F.conv_transpose2d(small, smeared, bias, stride=2, padding=1)  # autocast converts
+
+    @staticmethod
+    @once_differentiable
+    def backward(ctx: Any, d: Tensor) -> tuple[Tensor, None, Tensor, Tensor | None]:
+        small, by_parity = ctx.saved_tensors
+        (n, _, h, w), outputs = small.shape, d.shape[1]
+        d_large = d.permute(0, 2, 3, 1).reshape(n, h, 2, w, 2, outputs)
+        d_small = d.new_zeros(n, h + 1, w + 1, 4 * outputs)
+        for i, (down, right) in enumerate(itertools.product((0, 1), (0, 1))):
+            at = d_small[:, down : down + h, right : right + w, i * outputs : (i + 1) * outputs]
+            at.copy_(d_large[:, :, down, :, right])
+        of_small, of_weight, _ = torch.ops.aten.convolution_backward(
+            d_small.permute(0, 3, 1, 2), small, by_parity, None, [1, 1], [1, 1], [1, 1], False, [0, 0], 1,
+            [True, True, False],
+        )  # fmt: skip
+        of_bias = d.sum((0, 2, 3), dtype=torch.float32) if ctx.biased else None
+        return of_small, None, of_weight.float(), of_bias
 
 
 def transposed_conv(

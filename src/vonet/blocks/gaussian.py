@@ -9,6 +9,7 @@ from jaxtyping import Float
 from torch import Tensor, nn
 
 from vonet.blocks.layers import mlp
+from vonet.blocks.precision import in_float32
 
 
 @dataclass(frozen=True)
@@ -44,6 +45,7 @@ class GaussianHead(nn.Module):
         with torch.no_grad():
             self.mlp[-1].bias[outputs:] += initial_log_std  # type: ignore
 
+    @in_float32
     def forward(self, x: Float[Tensor, "*any D"]) -> Gaussian:
         parameters = self.mlp(x)
         at_least_float32 = torch.promote_types(parameters.dtype, torch.float32)  # divergences overflow below

@@ -13,6 +13,8 @@ import torch.nn.functional as F
 from jaxtyping import Float
 from torch import Tensor, nn
 
+from vonet.blocks.precision import in_float32
+
 # From this many cells on torch's forward pass is the faster one (measured, docs/log.md); its backward pass never is.
 CELLS_FOR_TORCH = 1024
 
@@ -30,10 +32,19 @@ class InstanceNorm(nn.Module):
         super().__init__()
         self.weight, self.bias = nn.Parameter(torch.ones(channels)), nn.Parameter(torch.zeros(channels))
 
+    @in_float32
     def forward(self, x: Float[Tensor, "N C h w"]) -> Float[Tensor, "N C h w"]:
         if self.portable or x.device.type != "cpu" or x.dtype not in (torch.float32, torch.float64):
             return F.group_norm(x, x.shape[1], self.weight, self.bias, self.eps)
         return _InstanceNorm.apply(x, self.weight, self.bias, self.eps)
+
+
+class GroupNorm(nn.GroupNorm):
+    """Torch's, which in bfloat16 takes ten times as long on CPUs: always in float32."""
+
+    @in_float32
+    def forward(self, x: Float[Tensor, "N C h w"]) -> Float[Tensor, "N C h w"]:
+        return super().forward(x)
 
 
 class PlainInstanceNorm(InstanceNorm):

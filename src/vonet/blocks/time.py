@@ -27,10 +27,11 @@ def scan(
     seen = clip.frames if seen is None else seen
     begins = clip.is_first.any(dim=0).tolist()
     outputs = []
+    each = seen.unbind(1)  # all at once: the gradients are then put together in one piece
     for t, some_video_begins in enumerate(begins):
         if some_video_begins:
             state = restart(state, clip.is_first[:, t])
-        output, state = step(seen[:, t], state)
+        output, state = step(each[t], state)
         outputs.append(output)
     tensors = [f.name for f in fields(outputs[0]) if isinstance(getattr(outputs[0], f.name), Tensor)]
     return {name: torch.stack([getattr(o, name) for o in outputs], dim=1) for name in tensors}, state

@@ -10,6 +10,7 @@ from jaxtyping import Float
 from torch import Tensor, nn
 
 from vonet.blocks.layers import mlp
+from vonet.blocks.precision import in_float32
 from vonet.errors import BadInput
 
 
@@ -48,9 +49,13 @@ class SlotTransformerBlock(nn.Module):
         normed = self.attention_norm(u)
         q = rearrange(self.query(normed), "b k (heads d) -> b heads k d", heads=self.heads)
         k, v = rearrange(self.key_value(normed), "b k (two heads d) -> two b heads k d", two=2, heads=self.heads)
-        attended = rearrange(F.scaled_dot_product_attention(q, k, v), "b heads k d -> b k (heads d)")
+        attended = rearrange(self._attended(q, k, v), "b heads k d -> b k (heads d)")
         v = u + self.output(attended)
         return v + self.mlp(self.mlp_norm(v))
+
+    @in_float32
+    def _attended(self, q: Tensor, k: Tensor, v: Tensor) -> Tensor:
+        return F.scaled_dot_product_attention(q, k, v)
 
 
 class SlotTransformer(nn.Sequential):

@@ -34,7 +34,11 @@ def add_options(parser: ArgumentParser) -> None:
         help="change options of the experiment, such as model.slots=7",
     )
     parser.add_argument("--accumulate", type=int, help="compute each batch in N parts (default: 1)")
-    parser.add_argument("--compile", action="store_true", help="use torch.compile where the machine can")
+    parser.add_argument(
+        "--precision",
+        choices=("auto", "float32", "bfloat16"),
+        help="of convolutions and products; auto is bfloat16 where a short test gains from it (default: float32)",
+    )
     parser.add_argument("--evaluate-every", type=int, metavar="N", help="updates between scores (default: a tenth)")
     parser.add_argument("--videos", type=int, help="validation videos to score (default: 16)")
     parser.add_argument("--save-minutes", type=float, help="between checkpoints (default: 5)")
@@ -52,7 +56,7 @@ def run(arguments: Namespace) -> None:
     experiment = experiments.get(arguments.experiment)
     trainable(experiment)
     experiment = overridden(experiment, arguments.set)
-    names = ("seed", "updates", "minutes", "accumulate", "compile", "evaluate_every", "videos", "save_minutes")
+    names = ("seed", "updates", "minutes", "accumulate", "precision", "evaluate_every", "videos", "save_minutes")
     options = TrainOptions(**given(arguments, *names, "tensorboard", "wandb", "start"))
     out = arguments.out or Path("runs") / experiment.name
     train(experiment, arguments.data, out, options, arguments.resume)

@@ -24,6 +24,7 @@ from torch import Tensor, nn
 
 from vonet.blocks.conv import conv_of_constant
 from vonet.blocks.layers import linear
+from vonet.blocks.precision import in_float32
 from vonet.blocks.transformer import SlotTransformer, SlotTransformerConfig
 from vonet.blocks.unet import Modulation, UNet, UNetConfig
 
@@ -62,6 +63,7 @@ class DotAttention(nn.Module):
         self.key = linear(feature_dim, slot_dim)
         self.scale = slot_dim**-0.5
 
+    @in_float32
     def forward(self, features: Float[Tensor, "B C h w"], context: Float[Tensor, "B K D"]) -> Float[Tensor, "B K h w"]:
         context = context * self.scale
         logits = torch.baddbmm((context @ self.key.bias).unsqueeze(-1), context @ self.key.weight, features.flatten(2))

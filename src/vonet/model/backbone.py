@@ -12,6 +12,7 @@ from torch import Tensor, nn
 
 from vonet.blocks.conv import ResidualBlock
 from vonet.blocks.layers import conv, mlp
+from vonet.blocks.precision import in_float32
 from vonet.errors import BadInput
 
 
@@ -61,7 +62,11 @@ class Backbone(nn.Module):
 
     def forward(self, frame: Float[Tensor, "B 3 H W"]) -> Float[Tensor, "B C h w"]:
         x = self.blocks(frame.contiguous(memory_format=torch.channels_last))
-        return self.features(x).add_(self.position(self.grid).permute(2, 0, 1))
+        return self._placed(self.features(x))
+
+    @in_float32
+    def _placed(self, features: Float[Tensor, "B C h w"]) -> Float[Tensor, "B C h w"]:
+        return features.add_(self.position(self.grid).permute(2, 0, 1))
 
 
 def _position_grid(h: int, w: int) -> Float[Tensor, "h w 4"]:

@@ -13,6 +13,7 @@ from torch import Tensor, nn
 
 from vonet.blocks.gaussian import Gaussian, GaussianHead, kl_divergence
 from vonet.blocks.layers import linear
+from vonet.blocks.precision import in_float32
 from vonet.blocks.transformer import SlotTransformer, SlotTransformerConfig
 
 
@@ -61,6 +62,7 @@ class Prior(nn.Module):
         self.transformer = SlotTransformer(config.transformer, slot_dim)
         self.head = GaussianHead(slot_dim, slot_dim, slot_dim, initial_log_std)
 
+    @in_float32
     def forward(self, previous_slots: Float[Tensor, "B K D"]) -> Gaussian:
         return self.head(self.transformer(self.entry(previous_slots)))
 

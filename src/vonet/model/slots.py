@@ -9,6 +9,7 @@ from jaxtyping import Float
 from torch import Tensor, nn
 
 from vonet.blocks.layers import linear, mlp
+from vonet.blocks.precision import in_float32
 from vonet.blocks.transformer import SlotTransformer, SlotTransformerConfig
 
 
@@ -24,6 +25,7 @@ class InitialSlots(nn.Module):
         super().__init__()
         self.transformer = SlotTransformer(config.transformer, slot_dim)
 
+    @in_float32
     def forward(self, noise: Float[Tensor, "B K D"]) -> Float[Tensor, "B K D"]:
         return self.transformer(noise)
 
@@ -50,6 +52,7 @@ class SlotEncoder(nn.Module):
         """How much each cell counts for each slot."""
         return masks / masks.shape[-1]
 
+    @in_float32
     def forward(
         self, features: Float[Tensor, "B C h w"], log_masks: Float[Tensor, "B K h w"]
     ) -> Float[Tensor, "B K D"]:
@@ -72,6 +75,7 @@ class Trajectory(nn.Module):
         self.mlp = mlp(slot_dim, config.hidden_ratio * slot_dim, slot_dim)
         self.norm = nn.LayerNorm(slot_dim)
 
+    @in_float32
     def forward(self, frame_slots: Float[Tensor, "B K D"], slots: Float[Tensor, "B K D"]) -> Float[Tensor, "B K D"]:
         updated = self.gru(frame_slots.flatten(0, 1), slots.flatten(0, 1)).unflatten(0, slots.shape[:2])
         return self.norm(updated + self.mlp(updated))
@@ -89,5 +93,6 @@ class Context(nn.Module):
         super().__init__()
         self.mlp = mlp(slot_dim, config.hidden_ratio * slot_dim, slot_dim)
 
+    @in_float32
     def forward(self, slots: Float[Tensor, "B K D"]) -> Float[Tensor, "B K D"]:
         return self.mlp(slots)

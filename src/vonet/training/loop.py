@@ -14,7 +14,7 @@ from vonet.errors import BadInput
 from vonet.interface import Output, StreamingModel, total
 from vonet.training.config import TrainingConfig
 from vonet.training.distributed import Processes, any_process, average_gradients
-from vonet.training.optimizer import Optimizer
+from vonet.training.optimizer import NotFiniteGradient, Optimizer
 from vonet.training.replay import Replay
 from vonet.training.segments import Footage, Memory, Segments, Windows
 
@@ -72,12 +72,12 @@ class Training:
         """One gradient update."""
         if not self.model.training:  # setting the mode of every part takes its time
             self.model.train()
-        self.segments.watch(self.model)
+        self.roll_out()
         weights = {name: weight(self.update) for name, weight in self.config.weights.items()}
         found = Update()
         for _ in range(self._accumulate):
             clip, state = self.segments.sample(self.model, self._part, self.config.segment)
-            with torch.autocast(clip.frames.device.type, torch.bfloat16, enabled=self._half):
+            with self._half_precision():
                 output = self.model(clip, state, self.update)
             loss = total(output.losses, weights)
             self._check_finite(output.losses)
@@ -86,12 +86,18 @@ class Training:
         average_gradients([p for group in self.optimizer.parameters.values() for p in group], self.processes)
         try:
             found.norms = self.optimizer.step(self.update)
-        except RuntimeError as error:
-            if "non-finite" not in str(error):
-                raise
-            raise self._not_finite("a gradient is not finite") from None
+        except NotFiniteGradient as error:
+            raise self._not_finite(str(error)) from None
         self.update += 1
         return found
+
+    def roll_out(self, frames: int | None = None) -> None:
+        """Unroll this many frames for replay; by default those due before the next update."""
+        with self._half_precision():
+            self.segments.watch(self.model, frames)
+
+    def _half_precision(self) -> torch.autocast:
+        return torch.autocast(torch.device(self.processes.device).type, torch.bfloat16, enabled=self._half)
 
     def _note(self, found: Update, output: Output) -> None:
         for name, loss in output.losses.items():

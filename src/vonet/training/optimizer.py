@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 
@@ -48,6 +49,10 @@ class RMSpropConfig(OptimizerConfig):
     eps: float = 1e-8
 
 
+class NotFiniteGradient(ArithmeticError):
+    """Training must stop before a step with such a gradient."""
+
+
 class Optimizer:
     def __init__(self, config: OptimizerConfig, parameters: Mapping[str, list[nn.Parameter]]):
         if config.groups.keys() != parameters.keys():
@@ -70,8 +75,10 @@ class Optimizer:
         for group in self.rule.param_groups:
             config = self.groups[group["name"]]
             group["lr"] = config.learning_rate(update)
-            limit = torch.inf if config.clip is None else config.clip
-            norms[group["name"]] = nn.utils.clip_grad_norm_(group["params"], limit, error_if_nonfinite=True).item()
+            gradients = [p.grad for p in group["params"] if p.grad is not None]
+            norms[group["name"]] = norm = _norm(gradients)
+            if config.clip is not None and norm > config.clip:
+                torch._foreach_mul_(gradients, config.clip / (norm + 1e-6))
         if self.largest is not None:
             everything = [p for group in self.parameters.values() for p in group]
             nn.utils.clip_grad_norm_(everything, self.largest, norm_type=torch.inf)
@@ -88,6 +95,16 @@ class Optimizer:
             for number, of_parameter in moments.items()
         }
         self.rule.load_state_dict({"state": state, "param_groups": self.rule.state_dict()["param_groups"]})
+
+
+def _norm(gradients: list[Tensor]) -> float:
+    """Of all of them together."""
+    if not gradients:
+        return 0.0
+    norm = torch.linalg.vector_norm(torch.stack(torch._foreach_norm(gradients))).item()
+    if not math.isfinite(norm):
+        raise NotFiniteGradient("a gradient is not finite")
+    return norm
 
 
 def ordered_like(parameter: Tensor, values: Tensor) -> Tensor:

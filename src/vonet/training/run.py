@@ -14,17 +14,16 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Literal
 
-import torch
 from tqdm import tqdm
 
 import vonet.data
 from vonet.data.colour import are_grey
 from vonet.data.video import Video, Videos
 from vonet.data.work import stop_signals
-from vonet.errors import BadInput
+from vonet.errors import BadInput, check_choice
 from vonet.experiments import weights
 from vonet.experiments.experiment import Experiment
-from vonet.performance import compile_encoder, keep_freed_memory
+from vonet.performance import keep_freed_memory
 from vonet.training import checkpoint
 from vonet.training.boards import Board, TensorBoard, WeightsAndBiases
 from vonet.training.callbacks import (
@@ -41,6 +40,7 @@ from vonet.training.config import TrainingConfig
 from vonet.training.distributed import Processes, all_the_same, any_process, joined_processes
 from vonet.training.log import Log
 from vonet.training.loop import NotFinite, Training, Update
+from vonet.training.precision import Choice, choose
 from vonet.training.segments import Footage
 from vonet.writing import PART, DiscRefusal
 
@@ -49,6 +49,7 @@ from vonet.writing import PART, DiscRefusal
 class TrainOptions:
     """Options of a run, besides its experiment.
 
+    precision: "float32", "bfloat16", or "auto": the one that is faster here (None: float32, or the resumed run's).
     minutes: stop after this much training in total, resumed parts included.
     evaluate_every: updates between evaluations (None: a tenth of the updates).
     videos: number of validation videos to score.
@@ -60,7 +61,7 @@ class TrainOptions:
     updates: int | None = None
     minutes: float | None = None
     accumulate: int = 1
-    compile: bool = False
+    precision: Choice | None = None
     evaluate_every: int | None = None
     videos: int = 16
     pictures: int = 4
@@ -79,6 +80,8 @@ class TrainOptions:
                 raise BadInput(f"{name.replace('_', '-')} is {value}; it must be more than 0")
         if self.seed < 0:
             raise BadInput(f"the seed is {self.seed}; possible are 0 and above")
+        if self.precision is not None:
+            check_choice("precision", self.precision, Choice)
 
 
 def train(experiment: Experiment, data: Path, out: Path, options: TrainOptions, resume: bool = False) -> None:
@@ -145,14 +148,17 @@ class Run:
             "accumulate": options.accumulate,
             "data": _fingerprint(videos),
         }
+        if resume:
+            stored = (checkpoint.latest(out) or {}).get("precision", "float32")
+            self.about["precision"] = stored if options.precision in (None, "auto") else options.precision
         self._check_folder(resume)
         self.experiment = _as_trained(experiment, videos)
         model = experiment.build_model(seed=options.seed).to(processes.device)
         if options.start is not None and not resume:
             _begin_with(model, options.start)
-        if options.compile:
-            compile_encoder(model)
-        half = processes.device != "cpu" and torch.cuda.is_bf16_supported()
+        if not resume:
+            self.about["precision"] = choose(options.precision or "float32", model, config, processes)
+        half = self.about["precision"] == "bfloat16"
         footage = Footage(videos, model.size, processes.device)
         self.training = Training(model, config, footage, options.seed, processes, options.accumulate, half)
         self.seconds, self.stepping = 0.0, 0.0
@@ -255,7 +261,7 @@ class Run:
         for _ in frames:
             if any_process(stop["asked"], self.processes) or self._time_is_up():
                 return False
-            self.training.segments.watch(self.training.model, frames=1)
+            self.training.roll_out(frames=1)
             self.stepping = time.monotonic() - begun
             self.seconds = earlier + self.stepping
         return True
@@ -334,6 +340,7 @@ def _fingerprint(videos: Videos) -> str:
 def _check_same(found: Mapping[str, Any] | None, about: Mapping[str, Any], out: Path) -> None:
     if found is None:
         raise BadInput(f"{out} holds no checkpoint. Omit --resume to start a new run.")
+    found = {"precision": "float32", **found}  # older checkpoints do not say
     differences = list(_differences(_decisive({key: found.get(key) for key in about}), _decisive(about), ""))
     if differences:
         more = f" and {len(differences) - 4} more" if len(differences) > 4 else ""

@@ -14,7 +14,10 @@ import torch
 import torch.nn.functional as F
 from jaxtyping import Float
 from torch import Tensor, nn
+from torch.amp import custom_fwd
 from torch.autograd.function import once_differentiable
+
+from vonet.blocks.precision import halved
 
 CELLS_AT_ONCE = 10_240
 
@@ -22,10 +25,11 @@ CELLS_AT_ONCE = 10_240
 def paint_cells(
     rows: Float[Tensor, "N h C"], columns: Float[Tensor, "N w C"], layers: list[nn.Linear]
 ) -> Float[Tensor, "N h w outputs"]:
-    """The layers, with ReLUs between them, of relu(rows + columns)."""
+    """The layers, with ReLUs between them, of relu(rows + columns). Under autocast on a CPU the products are in
+    bfloat16; the sum of rows and columns, the result and the sums of gradients stay in float32."""
     parameters = [parameter for layer in layers for parameter in (layer.weight, layer.bias)]
     if rows.device.type == "cpu":
-        return _PaintCells.apply(rows, columns, *parameters)
+        return _PaintCells.apply(torch.bfloat16 if halved(rows) else rows.dtype, rows, columns, *parameters)
     return paint_plainly(rows, columns, *parameters)
 
 
@@ -40,35 +44,38 @@ def paint_plainly(
 
 class _PaintCells(torch.autograd.Function):
     @staticmethod
-    def forward(ctx: Any, rows: Tensor, columns: Tensor, *parameters: Tensor) -> Tensor:
+    @custom_fwd(device_type="cpu", cast_inputs=torch.float32)
+    def forward(ctx: Any, kind: torch.dtype, rows: Tensor, columns: Tensor, *parameters: Tensor) -> Tensor:
+        ctx.kind = kind
         ctx.save_for_backward(rows, columns, *parameters)
-        *hidden, weight, bias = parameters
+        *hidden, weight, bias = (parameter.to(kind) for parameter in parameters)
         painted = rows.new_empty(*rows.shape[:2], columns.shape[1], len(weight))
         for part in _parts(rows, columns):
-            *_, last = _activations(rows[part], columns[part], hidden)
+            *_, last = _activations(rows[part], columns[part], hidden, kind)
             painted[part] = F.linear(last, weight, bias)
         return painted
 
     @staticmethod
     @once_differentiable
-    def backward(ctx: Any, d_painted: Tensor) -> tuple[Tensor, ...]:
+    def backward(ctx: Any, d_painted: Tensor) -> tuple[Tensor | None, ...]:
         rows, columns, *parameters = ctx.saved_tensors
-        *hidden, weight, _ = parameters
+        *hidden, weight, _ = (parameter.to(ctx.kind) for parameter in parameters)
         d_rows, d_columns = torch.empty_like(rows), torch.empty_like(columns)
         d_parameters = [torch.zeros_like(parameter) for parameter in parameters]
         for part in _parts(rows, columns):
-            *below, last = _activations(rows[part], columns[part], hidden)
-            d = d_painted[part].flatten(0, 2)
-            d_parameters[-2].addmm_(d.t(), last.flatten(0, 2))
-            d_parameters[-1] += d.sum(0)
+            *below, last = _activations(rows[part], columns[part], hidden, ctx.kind)
+            d_parameters[-1] += d_painted[part].sum((0, 1, 2))
+            d = d_painted[part].flatten(0, 2).to(ctx.kind)
+            d_parameters[-2] += d.t() @ last.flatten(0, 2)
             d = _through_relu((d @ weight).view_as(last), last)
             for i, x in reversed(list(enumerate(below))):
                 d_x, d_weight = _conv_backward(d, x, hidden[2 * i])
                 d_parameters[2 * i] += d_weight
                 d_parameters[2 * i + 1] += _sum_over_cells(d)
                 d = _through_relu(d_x, x)
+            d = d.to(rows.dtype)
             d_rows[part], d_columns[part] = d.sum(2), d.sum(1)
-        return d_rows, d_columns, *d_parameters
+        return None, d_rows, d_columns, *d_parameters
 
 
 def _parts(rows: Tensor, columns: Tensor) -> list[slice]:
@@ -77,9 +84,11 @@ def _parts(rows: Tensor, columns: Tensor) -> list[slice]:
     return [slice(start, start + maps) for start in range(0, len(rows), maps)]
 
 
-def _activations(rows: Tensor, columns: Tensor, hidden: list[Tensor]) -> list[Float[Tensor, "n h w _"]]:
+def _activations(
+    rows: Tensor, columns: Tensor, hidden: list[Tensor], kind: torch.dtype
+) -> list[Float[Tensor, "n h w _"]]:
     """After the first ReLU and after each hidden layer."""
-    found = [F.relu_(rows.unsqueeze(2) + columns.unsqueeze(1))]
+    found = [F.relu_(rows.unsqueeze(2) + columns.unsqueeze(1)).to(kind)]
     for weight, bias in zip(hidden[::2], hidden[1::2], strict=True):
         y = F.conv2d(_channels_first(found[-1]), weight[:, :, None, None], bias)
         found.append(F.relu_(y).permute(0, 2, 3, 1))

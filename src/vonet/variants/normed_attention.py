@@ -9,10 +9,12 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+import torch.nn.functional as F
 from jaxtyping import Float
 from torch import Tensor, nn
 
 from vonet.blocks.layers import linear
+from vonet.blocks.precision import in_float32
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -34,6 +36,11 @@ class NormedAttention(nn.Module):
         self.scale = config.scale
 
     def forward(self, features: Float[Tensor, "B C h w"], context: Float[Tensor, "B K D"]) -> Float[Tensor, "B K h w"]:
-        keys = self.key_norm(self.key(features.flatten(2).mT))
+        keys = F.conv2d(features, self.key.weight[:, :, None, None], self.key.bias)  # a product, in oneDNN's hands
+        return self._masks(keys, context)
+
+    @in_float32
+    def _masks(self, keys: Float[Tensor, "B D h w"], context: Float[Tensor, "B K D"]) -> Float[Tensor, "B K h w"]:
+        size, keys = keys.shape[-2:], self.key_norm(keys.flatten(2).mT)
         logits = (self.context_norm(context) * self.scale) @ keys.mT
-        return logits.unflatten(-1, features.shape[-2:]).log_softmax(dim=1)
+        return logits.unflatten(-1, size).log_softmax(dim=1)

@@ -32,6 +32,7 @@ from torch import Tensor, nn
 
 from vonet.blocks.broadcast import blend
 from vonet.blocks.layers import linear
+from vonet.blocks.precision import in_float32
 from vonet.errors import BadInput
 from vonet.variants.cell_painter import paint_cells
 
@@ -61,6 +62,7 @@ class PicturePositions(nn.Module):
             self.register_buffer(name, waves(axis(side)[:, None], config.frequencies), persistent=False)
         self.linear = linear(2 * self.down.shape[-1], width, "relu")
 
+    @in_float32
     def forward(
         self, log_masks: Float[Tensor, "B K h w"], rows: slice, columns: slice
     ) -> tuple[Float[Tensor, "rows C"], Float[Tensor, "columns C"]]:
@@ -103,6 +105,7 @@ class SlotPositions(PicturePositions):
         self.own = linear(own, width, "relu", bias=False)
         self.place = linear(4, width, "relu", bias=False)
 
+    @in_float32
     def forward(
         self, log_masks: Float[Tensor, "B K h w"], rows: slice, columns: slice
     ) -> tuple[Float[Tensor, "B K rows C"], Float[Tensor, "B K columns C"]]:
@@ -270,12 +273,16 @@ class ObjectDecoder(nn.Module):
         concatenated, never repeated.
         """
         of_rows, of_columns = self.positions(log_masks, rows, columns)
-        of_rows = of_rows + self.latent(latents).unsqueeze(2)
+        of_rows = of_rows + self._of_latents(latents).unsqueeze(2)
         of_columns = of_columns.expand(*latents.shape[:2], -1, -1)
         layers = [*self.layers, self.output]
         painted = paint_cells(of_rows.flatten(0, 1), of_columns.flatten(0, 1), layers)  # type: ignore[arg-type]
         colours, alphas = painted.permute(0, 3, 1, 2).contiguous().unflatten(0, latents.shape[:2]).split([3, 1], dim=2)
         return colours, alphas.squeeze(2).log_softmax(dim=1)
+
+    @in_float32
+    def _of_latents(self, latents: Float[Tensor, "B K D"]) -> Float[Tensor, "B K C"]:
+        return self.latent(latents)
 
     def log_alphas(
         self, latents: Float[Tensor, "B K D"], log_masks: Float[Tensor, "B K h w"]
