@@ -129,7 +129,7 @@ def test_the_sentence_and_the_table_count_objects(monkeypatch, tmp_path, capsys)
     run(monkeypatch, "segment", path, "--out", tmp_path / "out")
     said = capsys.readouterr().out
     assert "; 3 objects in " in said
-    assert said.splitlines()[-1].startswith("no objects: 1 (background)")
+    assert said.splitlines()[-1].startswith("left out: 1 (background)")
 
 
 # The rule
