@@ -97,13 +97,15 @@ def test_what_cannot_be_pushed_gets_a_sentence(hub, run, tmp_path):
     save_weights(tmp_path / "run")
     for environment, said in (
         ({"HF_TOKEN": "hf_wrong"}, f"vonet: The Hub refuses {NAME}: log in with `hf auth login`"),
-        ({"HF_ENDPOINT": "http://127.0.0.1:9"}, f"vonet: {NAME} cannot be reached"),
+        ({"HF_ENDPOINT": "http://127.0.0.1:9"}, "the Hugging Face Hub does not answer, and nothing was uploaded."),
     ):
         done = run("-m", "vonet", "push", tmp_path / "run", NAME, **environment)
         assert done.returncode == 2
         assert said in done.stderr
         assert "Traceback" not in done.stderr
     hub.requests.clear()
+    done = run("-m", "vonet", "push", tmp_path / "run", "small-vonet")
+    assert done.stderr == "vonet: Expected OWNER/NAME of a repository on the Hub, got 'small-vonet'.\n"
     (tmp_path / "run/model.safetensors").write_bytes(b"broken")
     done = run("-m", "vonet", "push", tmp_path / "run", NAME)
     assert "is damaged, or not a file of weights" in done.stderr

@@ -35,7 +35,7 @@ def save(folder, name, **model):
         once = replace(attention.transformer, blocks=1)
         model |= {"attention": replace(attention, unet=unet, transformer=once)}
         model |= {"initial_slots": replace(initial, transformer=replace(initial.transformer, blocks=1))}
-    experiment = replace(experiment, model=replace(experiment.model, **model))
+    experiment = replace(experiment, fit="crop", model=replace(experiment.model, **model))
     made = experiment.build_model(seed=0).eval()
     weights.save(folder, made, experiment)
     return made
@@ -92,6 +92,7 @@ def test_torch_finds_the_masks_of_the_model_without_vonet_and_checks_no_values(t
     assert step(frame + 1, state.slots)[0].shape == (2, 7, 32, 32)
     about = json.loads((tmp_path / "out/about.json").read_text())
     assert about["size"] == [32, 32]
+    assert about["fit"] == "crop"
     assert about["weights"] == weights.checksum(tmp_path / "run")
 
 

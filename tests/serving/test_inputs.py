@@ -288,6 +288,16 @@ def test_prepare_names_videos_that_are_small_grey_or_of_another_shape(monkeypatc
     ]
 
 
+def test_prepare_names_a_grey_video_that_is_added_to_others(monkeypatch, tmp_path, capfd):
+    given = ("prepare", tmp_path / "in", tmp_path / "out", "--size", 32, "--workers", 1)
+    write_video(tmp_path / "in/good.mp4", pictures(2))
+    assert run(monkeypatch, *given) == 0
+    assert "note" not in capfd.readouterr().err
+    write_video(tmp_path / "in/old.mkv", pictures(2), codec="ffv1", pixels="gray")
+    assert run(monkeypatch, *given) == 0
+    assert "vonet: note: 1 of 2 videos have no colours" in capfd.readouterr().err
+
+
 def test_segment_names_videos_that_the_weights_hardly_know(monkeypatch, tmp_path, tiny, capfd):
     small = write_video(tmp_path / "small.mp4", pictures(2, 16, 24))
     wide = write_video(tmp_path / "wide.mp4", pictures(2, 48, 192))

@@ -62,9 +62,15 @@ def test_all_files_agree_about_the_objects(segmented):
     for annotation in coco["annotations"]:
         rebuilt[annotation["image_id"]][plain_mask(annotation["segmentation"])] = annotation["track_id"]
     np.testing.assert_array_equal(rebuilt, ids)
-    assert {one["id"] for one in youtube["annotations"]} == found
+    again = np.zeros_like(ids)
+    for annotation in youtube["annotations"]:
+        for t, mask in enumerate(annotation["segmentations"]):
+            if mask is not None:
+                again[t][plain_mask(mask)] = annotation["id"]
+    np.testing.assert_array_equal(again, ids)
     with (folder / "mot.csv").open() as file:
-        assert {int(line[1]) for line in csv.reader(file)} == found
+        boxes = {(int(line[0]) - 1, int(line[1])) for line in csv.reader(file)}
+    assert boxes == {(t, one) for t, frame in enumerate(ids) for one in np.unique(frame).tolist() if one}
     with (folder / "tracks.csv").open() as file:
         assert {int(row["id"]) for row in csv.DictReader(file)} == found
 
@@ -123,7 +129,7 @@ def test_the_sentence_and_the_table_count_objects(monkeypatch, tmp_path, capsys)
     run(monkeypatch, "segment", path, "--out", tmp_path / "out")
     said = capsys.readouterr().out
     assert "; 3 objects in " in said
-    assert said.splitlines()[-1].startswith("no objects: 1 (background)")
+    assert said.splitlines()[-1].startswith("left out: 1 (background)")
 
 
 # The rule

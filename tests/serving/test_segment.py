@@ -325,6 +325,7 @@ REFUSED = {
         lambda folder: good(folder, "--background", "hide"),
         "background is 'hide'; possible are 'drop', 'k",
     ),
+    "share": (lambda folder: good(folder, "--min-area", "200%"), "min-area is '200%'; possible are pixels (200)"),
     "min-area": (lambda folder: good(folder, "--min-area", "tiny"), "min-area is 'tiny'; possible are pixels (200)"),
     "min-frames": (lambda folder: good(folder, "--min-frames", 0), "min-frames is 0; possible are 1 (no limit)"),
     "write": (lambda folder: good(folder, "--write", "movie"), "there is no output 'movie'; there are overlay,"),

@@ -15,7 +15,7 @@ DESCRIPTION = (
 
 
 def add_options(parser: ArgumentParser) -> None:
-    parser.add_argument("weights", metavar="RUN", help="a run's folder or a file of weights")
+    parser.add_argument("weights", metavar="RUN", help="a run's folder, a file of weights, or hf:OWNER/NAME")
     parser.add_argument("out", type=Path, metavar="OUT", help="folder for the files; it must be new or empty")
     parser.add_argument("--format", help="onnx (default) or torch, for torch.export.load")
 

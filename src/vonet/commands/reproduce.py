@@ -111,6 +111,8 @@ def reported() -> dict[str, tuple[Reported, ...]]:
 
 def chosen_jobs(arguments: Namespace) -> list[Job]:
     """The trainings that the options name."""
+    from vonet.experiments.paper_scores import LEVELS
+
     known = reported()
     if arguments.what not in known:
         raise BadInput(f"nothing is reported as {arguments.what!r}; possible: {', '.join(known)}")
@@ -119,12 +121,14 @@ def chosen_jobs(arguments: Namespace) -> list[Job]:
             raise BadInput(f"{option} is for the paper's trainings: vonet reproduce paper {option} {given}")
     if arguments.seeds is not None and (arguments.seed or arguments.seeds < 1):
         raise BadInput("Give --seeds a number of seeds above 0, or --seed the seeds themselves.")
+    if arguments.level is not None and arguments.level.lower() not in LEVELS:
+        raise BadInput(f"--level is {arguments.level!r}; possible are {', '.join(LEVELS)}")
     level = None if arguments.level is None else f"-movi-{arguments.level.lower()}"
     of_level = [one for one in known[arguments.what] if level is None or one.experiment.endswith(level)]
     chosen = [one for one in of_level if arguments.only in (None, one.experiment)]
     if not chosen:
-        possible = ", ".join(one.experiment for one in of_level or known[arguments.what])
-        raise BadInput(f"{arguments.only or arguments.level!r} is not among the experiments: {possible}")
+        possible = ", ".join(one.experiment for one in of_level)
+        raise BadInput(f"{arguments.only!r} is not among the experiments: {possible}")
     processes = (GPUS if arguments.gpus is None else arguments.gpus) if arguments.what == "paper" else 1
     if processes < 1:
         raise BadInput(f"{processes} GPUs were asked for; at least 1 process is needed")

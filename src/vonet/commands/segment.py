@@ -26,7 +26,9 @@ def add_options(parser: ArgumentParser) -> None:
     )
     parser.add_argument("--out", type=Path, default=Path("segmented"), help="where results go (default: segmented)")
     parser.add_argument("--overwrite", action="store_true", help="replace existing results")
-    parser.add_argument("--weights", help="a run's folder, a file of weights, or mixture (default: mixture)")
+    parser.add_argument(
+        "--weights", help="a run's folder, a file of weights, hf:OWNER/NAME, or mixture (default: mixture)"
+    )
     parser.add_argument(
         "--write",
         type=lambda names: names.split(","),
@@ -34,7 +36,7 @@ def add_options(parser: ArgumentParser) -> None:
         help="which outputs, of overlay,tracks (the default),masks,coco,ytvis,mot,npz, or all",
     )
     parser.add_argument(
-        "--background", help="drop (default) leaves out background and thin rims, keep has every segment as an object"
+        "--background", help="drop (default) leaves out background and thin rims, keep counts them as objects"
     )
     parser.add_argument(
         "--min-area",

@@ -101,7 +101,7 @@ def prepare(path: Path | str, out: Path, config: PrepareConfig, workers: int) ->
         if not entries:
             raise BadInput(f"none of the {len(jobs)} videos of {path} can be read; the first problem: {problems[0]}")
         store.finish([entries[job.place] for job in jobs if job.place in entries])
-    if len(odd.get(GREY_VIDEO, ())) == len(left):
+    if len(odd.get(GREY_VIDEO, ())) == len(entries):
         odd.pop(GREY_VIDEO, None)  # weights that are trained on these know grey videos
     return Prepared(problems, [_note(names, oddity, len(jobs)) for oddity, names in odd.items()])
 

@@ -7,6 +7,7 @@ is used only where such a name is given.
 from __future__ import annotations
 
 import hashlib
+import re
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
@@ -22,7 +23,7 @@ def fetch(name: str, file: str) -> Path:
     """A file of the repository, from the Hub or from the cache that huggingface_hub keeps; its sum is checked."""
     hub = _hub(name)
     repository, _, revision = name.removeprefix(PREFIX).partition("@")
-    with _explained(name):
+    with _explained(name, "no copy is in its cache. Check the network, or give the path of weights on this machine"):
         paths = [Path(hub.hf_hub_download(repository, wanted, revision=revision or None)) for wanted in (SUMS, file)]
     sums, found = paths
     if f"{sum_of(found)}  {file}" not in sums.read_text(encoding="utf-8").splitlines():
@@ -33,12 +34,14 @@ def fetch(name: str, file: str) -> Path:
 def push(files: Sequence[Path], name: str, private: bool) -> str:
     """Upload these files and their sums to the repository `name`, which is made if there is none. Returns its
     address."""
+    if not re.fullmatch(r"[^/\s]+/[^/\s]+", name):
+        raise _no_name(name)
     hub = _hub("vonet push")
     sums = "".join(f"{sum_of(file)}  {file.name}\n" for file in files)
     added = [hub.CommitOperationAdd(file.name, str(file)) for file in files]
     added.append(hub.CommitOperationAdd(SUMS, sums.encode()))
     api = hub.HfApi(library_name="vonet")
-    with _explained(name):
+    with _explained(name, "nothing was uploaded. Check the network, and try again"):
         url = api.create_repo(name, private=private or None, exist_ok=True)
         api.create_commit(name, added, commit_message="Add weights of vonet")
     return str(url)
@@ -58,28 +61,29 @@ def _hub(wanted_by: str) -> ModuleType:
 
 
 @contextmanager
-def _explained(name: str) -> Iterator[None]:
-    """What went wrong, in a sentence."""
+def _explained(name: str, offline: str) -> Iterator[None]:
+    """What went wrong, in a sentence. `offline`: its end where the Hub does not answer."""
     from huggingface_hub import errors
 
     try:
         yield
     except errors.HFValidationError:
-        raise BadInput(f"Expected OWNER/NAME of a repository on the Hub, got {name!r}.") from None
+        raise _no_name(name) from None
     except (errors.EntryNotFoundError, errors.RepositoryNotFoundError, errors.RevisionNotFoundError) as error:
         if isinstance(error, errors.LocalEntryNotFoundError):
-            raise _unreachable(name) from None
+            raise _unreachable(name, offline) from None
         raise BadInput(f"{name} is not on the Hub, is private, or was not put there by vonet push") from None
     except errors.HfHubHTTPError as error:
         if error.response is not None and error.response.status_code in (401, 403):
             raise BadInput(f"The Hub refuses {name}: log in with `hf auth login`, as one who may do this") from None
         raise BadInput(f"The Hub refuses {name} ({str(error).splitlines()[0]})") from None
     except (OSError, errors.HTTPError):
-        raise _unreachable(name) from None
+        raise _unreachable(name, offline) from None
 
 
-def _unreachable(name: str) -> BadInput:
-    return BadInput(
-        f"{name} cannot be reached: the Hugging Face Hub does not answer, and no copy is in its cache. Check the "
-        "network, or give the path of weights on this machine"
-    )
+def _no_name(name: str) -> BadInput:
+    return BadInput(f"Expected OWNER/NAME of a repository on the Hub, got {name!r}.")
+
+
+def _unreachable(name: str, offline: str) -> BadInput:
+    return BadInput(f"{name} cannot be reached: the Hugging Face Hub does not answer, and {offline}")

@@ -107,7 +107,7 @@ def export(weights: Path | str, out: Path | str, format: str = "onnx") -> Export
     slot_dim = _slot_dim(model)
     parts: tuple[Part, ...] = (InitialSlots(model), FlatStep(model))
     about = {"experiment": experiment.name, "weights": stored.checksum(weights), "size": model.size}
-    about |= {"slots": model.slots, "slot_dim": slot_dim}
+    about |= {"fit": experiment.fit, "slots": model.slots, "slot_dim": slot_dim}
     with folder_written_aside(out) as folder, torch.no_grad(), _traceable(model):
         for part in parts:
             try:

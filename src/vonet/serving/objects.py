@@ -49,7 +49,7 @@ class ObjectRule:
 
     def _min_share(self, size: tuple[int, int]) -> float:
         told = re.fullmatch(r"(\d+(?:\.\d*)?)\s*(%?)", str(self.min_area).strip())
-        if told is None:
+        if told is None or (told[2] and float(told[1]) > 100):
             raise BadInput(f"min-area is {self.min_area!r}; possible are pixels (200) or a share of the frame (0.1%)")
         return float(told[1]) / (100 if told[2] else size[0] * size[1])
 

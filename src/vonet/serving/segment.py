@@ -126,7 +126,7 @@ class Segmented:
         said = [
             f"{', '.join(str(i) for i, why in self.left_out.items() if why == reason)} ({reason})" for reason in reasons
         ]
-        return f"{spoken(self.tracks)}\nno objects: {'; '.join(said)}"
+        return f"{spoken(self.tracks)}\nleft out: {'; '.join(said)}"
 
     def __str__(self) -> str:
         height, width = self.size
