@@ -10,7 +10,6 @@ import numpy as np
 import pytest
 
 from vonet import cli
-from vonet.commands import demo
 from vonet.data.sprites import sprite_videos
 from vonet.experiments import weights
 
@@ -21,19 +20,18 @@ def run(monkeypatch, *arguments):
 
 
 def test_demo_learns_scores_segments_and_reports_and_uses_again_what_there_is(monkeypatch, tmp_path, capsys):
-    monkeypatch.setattr(demo, "VIDEOS", {"train": 3, "validation": 1})
-    run(monkeypatch, "demo", "--updates", 2, "--out", tmp_path / "demo")
+    run(monkeypatch, "demo", "--updates", 2, "--videos", 2, "--out", tmp_path / "demo")
     said = capsys.readouterr().out
     for words in ("FG-ARI", "k-means", "mixture (no learning)", "report.html", "frames per second", "vonet segment"):
         assert words in said
     for row in ("vonet-closeup-quick (trained)", "vonet-closeup-quick (untrained)"):  # a score counts beside the latter
         assert row in said
-    assert "To save time, scores meanwhile are of 1 of the 1 videos of step 3." in said
+    assert "To save time, scores meanwhile are of 2 of the 2 videos of step 3." in said
     assert weights.load(tmp_path / "demo/trained")[1].name == "vonet-closeup-quick"
     assert (tmp_path / "demo/trained/report.html").stat().st_size > 10_000
     assert len(list((tmp_path / "demo/segmented").rglob("*.mp4"))) == 1
     learned = (tmp_path / "demo/trained/model.safetensors").read_bytes()
-    run(monkeypatch, "demo", "--updates", 2, "--out", tmp_path / "demo")
+    run(monkeypatch, "demo", "--updates", 2, "--videos", 2, "--out", tmp_path / "demo")
     assert "is trained already" in capsys.readouterr().out
     assert (tmp_path / "demo/trained/model.safetensors").read_bytes() == learned
 

@@ -69,7 +69,7 @@ def test_the_wheel_runs_the_demo_in_an_environment_of_its_own(wheel, tmp_path):
     assert run(python, "-c", "import vonet; print(vonet.__file__)", **where).startswith(str(site))
     program = tmp_path / "fresh/bin/vonet"
     assert run(program, "--version", **where) == f"vonet {vonet.__version__}\n"
-    assert "report.html" in run(program, "demo", "--updates", 2, **where)
+    assert "report.html" in run(program, "demo", "--updates", 2, "--videos", 2, **where)
     assert (tmp_path / "demo/trained/report.html").stat().st_size > 10_000
 
 

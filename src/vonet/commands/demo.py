@@ -12,7 +12,7 @@ ABOUT = "generate a world, train on it, score, segment and report"
 DESCRIPTION = "Finished steps are used again, so after Ctrl-C the same command continues."
 
 EXPERIMENT, SHIPPED = "vonet-closeup-quick", "vonet-closeup"
-VIDEOS = {"train": 1_000, "validation": 64}
+TRAINING_VIDEOS, VALIDATION_VIDEOS = 1_000, 64
 SCORED_MEANWHILE = 16
 """Validation videos that are scored during the training, at most: fewer than at its end, to save time."""
 
@@ -20,16 +20,21 @@ SCORED_MEANWHILE = 16
 def add_options(parser: ArgumentParser) -> None:
     parser.add_argument("--out", type=Path, default=Path("demo"), help="folder for the results (default: demo)")
     parser.add_argument("--updates", type=int, help="length of the training (default: the experiment's)")
+    parser.add_argument(
+        "--videos", type=int, default=TRAINING_VIDEOS, help=f"to learn from (default: {TRAINING_VIDEOS})"
+    )
     parser.add_argument("--seed", type=int, default=0)
 
 
 def run(arguments: Namespace) -> None:
-    if arguments.updates is not None and arguments.updates < 1:
-        raise BadInput(f"{arguments.updates} updates were asked for; at least 1 is needed")
-    demo(arguments.out, arguments.updates, arguments.seed)
+    for option in ("updates", "videos"):
+        if (number := getattr(arguments, option)) is not None and number < 1:
+            raise BadInput(f"{number} {option} were asked for; at least 1 is needed")
+    demo(arguments.out, arguments.updates, arguments.videos, arguments.seed)
 
 
-def demo(out: Path, updates: int | None = None, seed: int = 0) -> None:
+def demo(out: Path, updates: int | None = None, videos: int = TRAINING_VIDEOS, seed: int = 0) -> None:
+    """With fewer training videos than usual there are not more validation videos than these."""
     from vonet import experiments
     from vonet.data.generate import generate
     from vonet.data.scenes.video import WorldConfig
@@ -45,24 +50,25 @@ def demo(out: Path, updates: int | None = None, seed: int = 0) -> None:
     begin = time.monotonic()
     world, trained, untrained, shipped = (out / name for name in ("world", "trained", "untrained", "shipped"))
     experiment = experiments.get(EXPERIMENT)
+    counts = {"train": videos, "validation": min(VALIDATION_VIDEOS, videos)}
 
     print(
-        f"1. A world of {sum(VIDEOS.values())} videos: rendered objects, thrown and colliding, from close by\n"
+        f"1. A world of {sum(counts.values())} videos: rendered objects, thrown and colliding, from close by\n"
         "   (vonet generate A --camera-distance 0.6 --objects 2 4 --size 32)."
     )
-    generate(WorldConfig("A", size=32, objects=(2, 4), camera_distance=0.6), VIDEOS, world, cores())
+    generate(WorldConfig("A", size=32, objects=(2, 4), camera_distance=0.6), counts, world, cores())
 
     updates = updates or trainable(experiment).updates
-    print(f"2. VONet learns from {VIDEOS['train']} of them, from scratch, without labels (vonet train {EXPERIMENT}).")
-    meanwhile = min(SCORED_MEANWHILE, VIDEOS["validation"])
-    print(f"   To save time, scores meanwhile are of {meanwhile} of the {VIDEOS['validation']} videos of step 3.")
+    print(f"2. VONet learns from {counts['train']} of them, from scratch, without labels (vonet train {EXPERIMENT}).")
+    meanwhile = min(SCORED_MEANWHILE, counts["validation"])
+    print(f"   To save time, scores meanwhile are of {meanwhile} of the {counts['validation']} videos of step 3.")
     every = max(1, updates // 5)
     options = TrainOptions(seed=seed, updates=updates, evaluate_every=every, videos=SCORED_MEANWHILE)
     if not train_to_the_end(experiment, world, trained, options):
         print(f"   {trained} is trained already.")
 
     print(
-        f"3. Scores on {VIDEOS['validation']} videos it was not trained on. Beside it: the same model untrained, and\n"
+        f"3. Scores on {counts['validation']} videos it was not trained on. Beside it: the same model untrained, and\n"
         f"   {SHIPPED}, which comes with vonet and was trained for longer ({experiments.get(SHIPPED).cost})."
     )
     weights.save(untrained, experiment.build_model(seed=seed), experiment)
