@@ -222,7 +222,9 @@ def test_labels_are_drawn(tmp_path):
 
     def labelled(clip, state):
         output = unroll(clip, state)
-        return replace(output, labels=torch.full((1, clip.frames.shape[1], *SIZE), 5))
+        labels = torch.full((1, clip.frames.shape[1], *SIZE), 5)
+        labels[..., 4:8, 4:8] = 7  # the square, which then has the colour of the true object
+        return replace(output, labels=labels)
 
     write_mask_sheet(tmp_path / "slots.png", model, [flicker()])
     model.unroll = labelled

@@ -30,7 +30,7 @@ def add_options(parser: ArgumentParser) -> None:
     parser.add_argument(
         "what",
         metavar="WHAT",
-        help="closeup (an hour per seed on one core), sprites (a quarter of an hour), methods (hours) or paper (days)",
+        help="closeup (half an hour per seed on one core), sprites (a quarter of an hour), methods (hours) or paper (days)",
     )
     parser.add_argument("--only", metavar="EXPERIMENT", help="just this experiment")
     parser.add_argument("--level", help="paper: just this level of MOVi, a to e")
@@ -98,7 +98,7 @@ def reported() -> dict[str, tuple[Reported, ...]]:
     closeup = ("vonet", "generate", "A", *near, "--train", "3000", "--validation", "128")
     movi = {level: f"movi_{level}/128x128/1.0.0" for level in LEVELS}
     return {
-        "closeup": (Reported("vonet-closeup", closeup, "world-closeup", seeds=(0, 1)),),
+        "closeup": (Reported("vonet-closeup", closeup, "world-closeup", seeds=(0, 1, 2)),),
         "sprites": (Reported("vonet-sprites", sprites, "world-sprites", seeds=(0, 1, 2)),),
         "methods": tuple(Reported(f"{method}-laptop-a", level_a, "world-A", seeds=(0,)) for method in BASELINES),
         "paper": tuple(
