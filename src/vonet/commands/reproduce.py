@@ -30,7 +30,7 @@ def add_options(parser: ArgumentParser) -> None:
     parser.add_argument(
         "what",
         metavar="WHAT",
-        help="closeup (half an hour per seed on one core), sprites (a quarter of an hour), methods (hours) or paper (days)",
+        help="closeup (half an hour per seed on one core), sprites (minutes), methods (hours) or paper (days)",
     )
     parser.add_argument("--only", metavar="EXPERIMENT", help="just this experiment")
     parser.add_argument("--level", help="paper: just this level of MOVi, a to e")
