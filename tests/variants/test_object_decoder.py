@@ -18,7 +18,6 @@ from vonet.variants.object_decoder import (
     SlotPositions,
     SlotPositionsConfig,
     SpreadConfig,
-    alignment,
     grid,
     middle_and_extent,
     waves,
@@ -160,11 +159,11 @@ def test_the_two_masks_teach_each_other_and_each_is_fixed_while_it_teaches():
     log_masks = inputs()[2].flatten(2)
     attention = log_masks.clone().requires_grad_()
     alphas = log_masks.flip(1).clone().requires_grad_()
-    alignment(attention, alphas).sum().backward()
+    AlignmentConfig()(attention, alphas).sum().backward()
     torch.testing.assert_close(attention.grad, -alphas.detach().exp())
     torch.testing.assert_close(alphas.grad, -attention.detach().exp())
-    assert torch.equal(alignment(log_masks, log_masks), torch.zeros(2).double())
-    assert (alignment(log_masks, log_masks.flip(1)) > 0).all()
+    assert torch.equal(AlignmentConfig()(log_masks, log_masks), torch.zeros(2).double())
+    assert (AlignmentConfig()(log_masks, log_masks.flip(1)) > 0).all()
 
 
 def test_without_alignment_there_is_no_such_loss():

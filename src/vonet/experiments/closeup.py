@@ -86,7 +86,7 @@ def closeup_model() -> VONetConfig:
             positions=SlotPositionsConfig(),
             alignment=AlignmentConfig(),
             spread=SpreadConfig(),
-            price=AreaPriceConfig(half=1 / 256),
+            price=AreaPriceConfig(),
         ),
         enlargement="bilinear",
     )

@@ -163,11 +163,12 @@ class AlignmentConfig:
     """Attention and decoder teach each other: KL(alpha ‖ m) moves the attention's masks m and KL(m ‖ alpha) the
     decoder's alphas, each towards the other as it stands."""
 
-
-def alignment(log_masks: Float[Tensor, "B K cells"], log_alphas: Float[Tensor, "B K cells"]) -> Float[Tensor, " B"]:
-    """KL(sg(alpha) ‖ m) + KL(sg(m) ‖ alpha), summed over the cells."""
-    of_attention = divergence(log_alphas.detach(), log_masks)
-    return of_attention + divergence(log_masks.detach(), log_alphas)
+    def __call__(
+        self, log_masks: Float[Tensor, "B K cells"], log_alphas: Float[Tensor, "B K cells"]
+    ) -> Float[Tensor, " B"]:
+        """KL(sg(alpha) ‖ m) + KL(sg(m) ‖ alpha), summed over the cells."""
+        of_attention = divergence(log_alphas.detach(), log_masks)
+        return of_attention + divergence(log_masks.detach(), log_alphas)
 
 
 def divergence(log_p: Float[Tensor, "B K cells"], log_q: Float[Tensor, "B K cells"]) -> Float[Tensor, " B"]:
@@ -198,8 +199,9 @@ class AreaPriceConfig:
     slots that could paint the same pixels as well, the larger takes them. Without it nothing decides who paints a plain
     background, and spare slots share it."""
 
-    half: float = 1 / 16
-    """Areas well below this share of the picture are nearly free; from there on only their logarithm counts."""
+    half: float = 1 / 256
+    """Areas well below this share of the picture are nearly free; from there on only their logarithm counts. It should
+    be smaller than an object: with 1/16 two halves of an object cost hardly more than the whole (docs/log.md)."""
 
     def __post_init__(self) -> None:
         if not self.half > 0:
@@ -247,7 +249,7 @@ class ObjectDecoder(nn.Module):
                 f"use a size that is a multiple of {config.reduction}"
             )
         self.size, self.reduction, self.sigma = size, config.reduction, config.sigma
-        self.aligned, self.spread, self.price = config.alignment is not None, config.spread, config.price
+        self.alignment, self.spread, self.price = config.alignment, config.spread, config.price
         width = config.hidden[0]
         self.latent = linear(latent_dim, width, "relu", bias=False)
         self.positions = config.positions.build(width, size)
@@ -307,9 +309,9 @@ class ObjectDecoder(nn.Module):
         picture = blend(colours, log_alphas)
         error = (picture - frames[:, :, rows, columns]).square().sum((1, 2, 3))
         losses = {"reconstruction": share * error / (2 * self.sigma**2)}
-        if self.aligned:
+        if self.alignment is not None:
             seen = F.interpolate(log_masks, size=self.size, mode="bilinear", align_corners=False)[..., rows, columns]
-            losses["alignment"] = share * alignment(seen.log_softmax(dim=1).flatten(2), log_alphas.flatten(2))
+            losses["alignment"] = share * self.alignment(seen.log_softmax(dim=1).flatten(2), log_alphas.flatten(2))
         if self.spread is not None:
             losses["spread"] = share * self.spread(colours, log_alphas, picture) / (2 * self.sigma**2)
         if self.price is not None:
