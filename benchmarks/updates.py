@@ -75,7 +75,7 @@ def _laptop(decoder: DecoderConfig) -> Parts:
         slot_dim=64,
         backbone=BackboneConfig(channels=(32, 32, 32), strides=(2, 1, 1), feature_dim=64),
         attention=ReducedUNetAttentionConfig(
-            unet=replace(vonet_sprites().model.attention.unet),  # type: ignore[attr-defined]
+            unet=vonet_sprites().model.attention.unet,  # type: ignore[attr-defined]
             transformer=SlotTransformerConfig(head_width=64),
             conditioning=ScaleShiftConfig(),
         ),
