@@ -8,7 +8,6 @@ in float32.
 from __future__ import annotations
 
 import time
-from dataclasses import replace
 from functools import partial
 from types import MethodType
 from typing import Any
