@@ -8,6 +8,7 @@ import torch.nn.functional as F
 from torch import nn
 
 from vonet.errors import BadInput
+from vonet.schedule import Schedule, constant
 from vonet.variants.cell_painter import paint_cells, paint_plainly
 from vonet.variants.object_decoder import (
     AlignmentConfig,
@@ -156,14 +157,41 @@ def test_the_picture_does_not_tell_alpha_from_colour_and_the_spread_does():
 
 
 def test_the_two_masks_teach_each_other_and_each_is_fixed_while_it_teaches():
-    log_masks = inputs()[2].flatten(2)
+    log_masks, align = inputs()[2], AlignmentConfig()
     attention = log_masks.clone().requires_grad_()
     alphas = log_masks.flip(1).clone().requires_grad_()
-    AlignmentConfig()(attention, alphas).sum().backward()
+    errors = torch.rand_like(log_masks)
+    align(attention, alphas, errors, 0).sum().backward()
     torch.testing.assert_close(attention.grad, -alphas.detach().exp())
     torch.testing.assert_close(alphas.grad, -attention.detach().exp())
-    assert torch.equal(AlignmentConfig()(log_masks, log_masks), torch.zeros(2).double())
-    assert (AlignmentConfig()(log_masks, log_masks.flip(1)) > 0).all()
+    assert torch.equal(align(log_masks, log_masks, errors, 0), torch.zeros(2).double())
+    assert (align(log_masks, log_masks.flip(1), errors, 0) > 0).all()
+
+
+def test_the_attention_learns_from_the_alphas_after_a_look_at_the_pixels():
+    """Bayes' rule, pixel by pixel: r_k = alpha_k N(x; c_k, sigma²) / Σ_j alpha_j N(x; c_j, sigma²). The decoder still
+    learns from the attention alone, and the colours from neither."""
+    log_masks, sigma = inputs()[2], 0.3
+    attention, alphas = log_masks.clone().requires_grad_(), log_masks.flip(1).clone().requires_grad_()
+    colours, pixels = torch.rand(2, 4, 3, *CELLS).double().requires_grad_(), torch.rand(2, 3, *CELLS).double()
+    align = AlignmentConfig(sigma=Schedule(((0, 9.0), (10, sigma))))
+    align(attention, alphas, (colours - pixels[:, None]).square().sum(2), 10).sum().backward()
+    likelihood = torch.distributions.Normal(colours.detach(), sigma).log_prob(pixels[:, None]).sum(2).exp()
+    joint = alphas.detach().exp() * likelihood
+    torch.testing.assert_close(attention.grad, -joint / joint.sum(1, keepdim=True))
+    torch.testing.assert_close(alphas.grad, -attention.detach().exp())
+    assert colours.grad is None
+
+
+def test_a_pixel_of_the_outline_goes_to_the_slot_whose_colour_it_has():
+    """Two slots that the decoder deems equally likely; the pixels are red on the left and green on the right."""
+    even = torch.full((1, 2, 1, 2), 0.5).log()
+    red, green = torch.tensor([0.8, 0.1, 0.1]), torch.tensor([0.1, 0.8, 0.1])
+    pixels = torch.stack([red, green], dim=-1)[None, :, None]  # 1 3 1 2
+    errors = (torch.stack([red, green])[None, :, :, None, None] - pixels[:, None]).square().sum(2)
+    attention = even.clone().requires_grad_()
+    AlignmentConfig(sigma=constant(0.2))(attention, even, errors, 0).sum().backward()
+    assert (-attention.grad[0, :, 0]).round(decimals=2).tolist() == [[1, 0], [0, 1]]
 
 
 def test_without_alignment_there_is_no_such_loss():

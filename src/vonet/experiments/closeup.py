@@ -6,6 +6,9 @@ comparisons are in docs/log.md.
 
 from __future__ import annotations
 
+from dataclasses import replace
+from typing import Any
+
 from vonet.blocks.transformer import SlotTransformerConfig
 from vonet.blocks.unet import UNetConfig
 from vonet.experiments.experiment import Experiment
@@ -16,6 +19,7 @@ from vonet.schedule import Schedule, constant
 from vonet.training.config import TrainingConfig
 from vonet.training.optimizer import GroupConfig, OptimizerConfig
 from vonet.training.replay import ReplayConfig
+from vonet.variants.detailed_backbone import DetailedBackboneConfig
 from vonet.variants.mask_pooling import MaskPoolingConfig
 from vonet.variants.normed_attention import NormedAttentionConfig
 from vonet.variants.object_decoder import (
@@ -29,6 +33,8 @@ from vonet.variants.reduced_unet import ReducedUNetAttentionConfig
 from vonet.variants.scale_shift import ScaleShiftConfig
 
 SLOT_DIM = 64
+BACKBONE: dict[str, Any] = {"channels": (32, 32, 32), "strides": (2, 1, 1), "feature_dim": 64}
+REPLAY = ReplayConfig(videos=8, length=256, frames_per_update=1, frames_before_first_update=256, beginnings=0.25)
 
 
 def vonet_closeup() -> Experiment[VONetConfig]:
@@ -49,6 +55,38 @@ def vonet_closeup() -> Experiment[VONetConfig]:
     )
 
 
+def vonet_closeup_fine() -> Experiment[VONetConfig]:
+    """`vonet-closeup` with masks as fine as the frames, which learn outlines from the pixels; more varied replay."""
+    updates = 16_000
+    training = closeup_training(
+        updates,
+        ramp=(1_000, 2_500),
+        kl=Schedule(((0, 0.0), (6_000, 0.2 / SLOT_DIM))),
+        replay=replace(REPLAY, videos=16, length=512),
+    )
+    alignment = Schedule(((750, 0.0), (1_250, 0.1), (2_500, 0.1), (4_000, 0.2)))
+    return Experiment(
+        name="vonet-closeup-fine",
+        summary="vonet-closeup with masks of 32x32 cells",
+        dataset="closeup-a",
+        cost="an hour on one CPU core",
+        model=fine_model(),
+        training=replace(training, weights={**training.weights, "alignment": alignment}),
+    )
+
+
+def fine_model(size: tuple[int, int] = (32, 32), slots: int = 5) -> VONetConfig:
+    """Masks at the frame's size. The attention learns the outlines of objects from the decoder's colours (sigma), once
+    the colours mean something."""
+    return closeup_model(
+        DetailedBackboneConfig(**BACKBONE),
+        AlignmentConfig(sigma=Schedule(((1_250, 0.5), (4_000, 0.05)), curve="halving")),
+        cell=1,
+        size=size,
+        slots=slots,
+    )
+
+
 def vonet_closeup_quick() -> Experiment[VONetConfig]:
     """`vonet-closeup` with fewer updates, used by `make demo`."""
     updates = 2_500
@@ -66,25 +104,33 @@ def vonet_closeup_quick() -> Experiment[VONetConfig]:
     )
 
 
-def closeup_model() -> VONetConfig:
+def closeup_model(
+    backbone: BackboneConfig | None = None,
+    alignment: AlignmentConfig | None = None,
+    *,
+    cell: int = 2,
+    size: tuple[int, int] = (32, 32),
+    slots: int = 5,
+) -> VONetConfig:
+    """cell: side of a cell of the backbone's features in pixels. A cell of the U-Net has 4x4 pixels, whatever it is."""
     return VONetConfig(
-        size=(32, 32),
-        slots=5,
+        size=size,
+        slots=slots,
         slot_dim=SLOT_DIM,
-        backbone=BackboneConfig(channels=(32, 32, 32), strides=(2, 1, 1), feature_dim=64),
+        backbone=backbone or BackboneConfig(**BACKBONE),
         attention=ReducedUNetAttentionConfig(
             estimate=NormedAttentionConfig(scale=0.4),
             unet=UNetConfig(channels=(16, 32, 32), bottleneck=(128, 128)),
             transformer=SlotTransformerConfig(head_width=64),
             conditioning=ScaleShiftConfig(),
-            reduction=2,
+            reduction=4 // cell,
         ),
-        slot_encoder=MaskPoolingConfig(smallest_area=2.0),
+        slot_encoder=MaskPoolingConfig(smallest_area=8 / cell**2),
         sequential_vae=SequentialVAEConfig(initial_log_std=-2.0),
         decoder=ObjectDecoderConfig(
             hidden=(64, 64, 64),
             positions=SlotPositionsConfig(),
-            alignment=AlignmentConfig(),
+            alignment=alignment or AlignmentConfig(),
             spread=SpreadConfig(),
             price=AreaPriceConfig(),
         ),
@@ -92,7 +138,9 @@ def closeup_model() -> VONetConfig:
     )
 
 
-def closeup_training(updates: int, *, ramp: tuple[int, int], kl: Schedule) -> TrainingConfig:
+def closeup_training(
+    updates: int, *, ramp: tuple[int, int], kl: Schedule, replay: ReplayConfig = REPLAY
+) -> TrainingConfig:
     """ramp: the updates between which the weights of spread and area rise from zero.
 
     The alignment of attention and decoder masks starts at update 750, when both show objects; before, it makes the
@@ -114,5 +162,5 @@ def closeup_training(updates: int, *, ramp: tuple[int, int], kl: Schedule) -> Tr
         optimizer=OptimizerConfig(
             groups={name: GroupConfig(learning_rate=rate, clip=10.0) for name in ("encoder", "decoder")}
         ),
-        replay=ReplayConfig(videos=8, length=256, frames_per_update=1, frames_before_first_update=256, beginnings=0.25),
+        replay=replay,
     )

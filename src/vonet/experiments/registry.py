@@ -36,6 +36,7 @@ class _Entry:
 def _entries() -> Iterator[tuple[str, _Entry]]:
     yield "vonet-sprites", _Entry("sprites", "vonet_sprites")
     yield "vonet-closeup", _Entry("closeup", "vonet_closeup")
+    yield "vonet-closeup-fine", _Entry("closeup", "vonet_closeup_fine")
     yield "vonet-closeup-quick", _Entry("closeup", "vonet_closeup_quick")
     for level in LEVELS:
         yield f"vonet-movi-{level}", _Entry("vonet", "vonet_movi", (level,))
@@ -65,6 +66,7 @@ _PARTS = {
     "variants.scale_shift": ("ScaleShiftConfig",),
     "variants.reduced_unet": ("ReducedUNetAttentionConfig",),
     "variants.mask_pooling": ("MaskPoolingConfig",),
+    "variants.detailed_backbone": ("DetailedBackboneConfig",),
     "variants.broadcast_decoder": ("BroadcastDecoderConfig",),
     "variants.normed_attention": ("NormedAttentionConfig",),
     "variants.object_decoder": (

@@ -34,6 +34,7 @@ from vonet.blocks.broadcast import blend
 from vonet.blocks.layers import linear
 from vonet.blocks.precision import in_float32
 from vonet.errors import BadInput
+from vonet.schedule import Schedule
 from vonet.variants.cell_painter import paint_cells
 
 EVERY = slice(None)
@@ -160,19 +161,33 @@ def waves(positions: Float[Tensor, "*any axes"], frequencies: int) -> Float[Tens
 
 @dataclass(frozen=True, kw_only=True)
 class AlignmentConfig:
-    """Attention and decoder teach each other: KL(alpha ‖ m) moves the attention's masks m and KL(m ‖ alpha) the
-    decoder's alphas, each towards the other as it stands."""
+    """Attention and decoder teach each other: KL(r ‖ m) moves the attention's masks m and KL(m ‖ alpha) the decoder's
+    alphas, each towards the other as it stands.
+
+    r are the alphas after a look at the pixels (Bayes' rule): r_k ∝ alpha_k exp(−|c_k − x|² / 2 sigma²). A decoder that
+    paints from a vector knows an object's outline roughly; which slot's colour a pixel of the outline has decides the
+    rest."""
+
+    sigma: Schedule | None = None
+    """Standard deviation of a pixel's colour around what its slot paints. Less trusts the colours more, and too little
+    turns slots into colours. None: r = alpha, without a look at the pixels."""
 
     def __call__(
-        self, log_masks: Float[Tensor, "B K cells"], log_alphas: Float[Tensor, "B K cells"]
+        self,
+        log_masks: Float[Tensor, "B K h w"],
+        log_alphas: Float[Tensor, "B K h w"],
+        errors: Float[Tensor, "B K h w"],
+        update: int,
     ) -> Float[Tensor, " B"]:
-        """KL(sg(alpha) ‖ m) + KL(sg(m) ‖ alpha), summed over the cells."""
-        of_attention = divergence(log_alphas.detach(), log_masks)
-        return of_attention + divergence(log_masks.detach(), log_alphas)
+        """KL(sg(r) ‖ m) + KL(sg(m) ‖ alpha), summed over the pixels. errors: |c_k − x|² of each slot's colours."""
+        target = log_alphas.detach()
+        if self.sigma is not None:
+            target = (target - errors.detach() / (2 * self.sigma(update) ** 2)).log_softmax(dim=1)
+        return divergence(target, log_masks) + divergence(log_masks.detach(), log_alphas)
 
 
-def divergence(log_p: Float[Tensor, "B K cells"], log_q: Float[Tensor, "B K cells"]) -> Float[Tensor, " B"]:
-    return (log_p.exp() * (log_p - log_q)).sum((1, 2))
+def divergence(log_p: Float[Tensor, "B K h w"], log_q: Float[Tensor, "B K h w"]) -> Float[Tensor, " B"]:
+    return (log_p.exp() * (log_p - log_q)).sum((1, 2, 3))
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -306,12 +321,13 @@ class ObjectDecoder(nn.Module):
             rows, columns = (slice(at, None, self.reduction) for at in torch.randint(self.reduction, (2,)).tolist())
             share = 1.0
         colours, log_alphas = self.paint(latents, log_masks, rows, columns)
-        picture = blend(colours, log_alphas)
-        error = (picture - frames[:, :, rows, columns]).square().sum((1, 2, 3))
+        picture, seen_frames = blend(colours, log_alphas), frames[:, :, rows, columns]
+        error = (picture - seen_frames).square().sum((1, 2, 3))
         losses = {"reconstruction": share * error / (2 * self.sigma**2)}
         if self.alignment is not None:
             seen = F.interpolate(log_masks, size=self.size, mode="bilinear", align_corners=False)[..., rows, columns]
-            losses["alignment"] = share * self.alignment(seen.log_softmax(dim=1).flatten(2), log_alphas.flatten(2))
+            errors = (colours - seen_frames.unsqueeze(1)).square().sum(2)
+            losses["alignment"] = share * self.alignment(seen.log_softmax(dim=1), log_alphas, errors, update)
         if self.spread is not None:
             losses["spread"] = share * self.spread(colours, log_alphas, picture) / (2 * self.sigma**2)
         if self.price is not None:
