@@ -35,7 +35,7 @@ from vonet.training.distributed import Processes, attempt_name
 from vonet.training.log import Log
 from vonet.training.loop import NotFinite, Training, Update, collapse
 from vonet.training.replay import Replay, ReplayConfig
-from vonet.training.run import Run, TrainOptions, _check_same
+from vonet.training.run import Run, TrainOptions, _begin_with, _check_same
 from vonet.training.segments import Footage, Windows
 from vonet.writing import DiscRefusal
 
@@ -691,6 +691,27 @@ def test_a_run_may_begin_with_weights(world, tmp_path, finished):
     away = {name: (second[name] - tensor).abs().mean() for name, tensor in first.items()}
     from_fresh = {name: (second[name] - tensor).abs().mean() for name, tensor in fresh.items()}
     assert sum(away.values()) < 0.5 * sum(from_fresh.values())
+
+
+def test_parts_that_the_first_weights_lack_start_as_in_a_new_model(tmp_path):
+    """A finer model goes on from the weights of a coarse one; the other way round they are refused."""
+    finer, coarse = (experiments.get(name).build_model(seed=0) for name in ("vonet-closeup-fine", "vonet-closeup"))
+    new = {name: tensor.clone() for name, tensor in finer.state_dict().items() if name.startswith("backbone.detail")}
+    assert _begin_with(finer, "vonet-closeup") == ["backbone.detail"]
+    expected = {**weights.load("vonet-closeup")[0].state_dict(), **new}
+    assert all(torch.equal(expected[name], tensor) for name, tensor in finer.state_dict().items())
+    weights.save(tmp_path, finer, experiments.get("vonet-closeup-fine"))
+    with pytest.raises(BadInput, match="are of another model than the experiment's"):
+        _begin_with(coarse, tmp_path)
+
+
+@pytest.mark.parametrize(("given", "starts_from_them"), [(None, True), ("scratch", False)])
+def test_an_experiment_may_name_its_first_weights(world, tmp_path, finished, given, starts_from_them):
+    experiment = replace(weights.load(finished[0])[1], start=str(finished[0]))
+    run = Run(experiment, world, tmp_path / "run", TrainOptions(start=given), Processes(), resume=False)
+    first = load_file(finished[0] / "model.safetensors")
+    same = all(torch.equal(first[name], tensor) for name, tensor in run.training.model.state_dict().items())
+    assert same == starts_from_them
 
 
 def test_masks_are_drawn_where_nothing_is_labelled(world, tmp_path):

@@ -20,7 +20,12 @@ def add_options(parser: ArgumentParser) -> None:
     )
     parser.add_argument("--data", type=Path, required=True, help="videos; a store is best (vonet prepare)")
     parser.add_argument("--out", type=Path, metavar="RUN", help="the run's folder (default: runs/EXPERIMENT)")
-    parser.add_argument("--from", dest="start", type=Path, metavar="WEIGHTS", help="start from these weights")
+    parser.add_argument(
+        "--from",
+        dest="start",
+        metavar="WEIGHTS",
+        help="start from these weights, or from scratch (default: as the experiment says)",
+    )
     parser.add_argument("--resume", action="store_true", help="continue the run in RUN")
     parser.add_argument("--updates", type=int, help="stop at this update (default: the experiment's number)")
     parser.add_argument("--minutes", type=float, help="stop after this much training, resumed parts included")

@@ -24,6 +24,8 @@ class Experiment(Generic[ModelConfigT]):
     model: ModelConfigT
     training: TrainingConfig | None
     """None: a method without parameters, which is used as it is."""
+    start: str | None = None
+    """The weights that training starts from, by name, where it does not start from random ones."""
     fit: Fit = DEFAULT_FIT
     """How frames of another shape come to the model's size, with `vonet segment` as in the training videos."""
     grey: bool = False

@@ -45,6 +45,10 @@ from vonet.training.segments import Footage
 from vonet.writing import PART, DiscRefusal
 
 
+SCRATCH = "scratch"
+"""In place of weights to start from: random ones."""
+
+
 @dataclass(frozen=True)
 class TrainOptions:
     """Options of a run, besides its experiment.
@@ -54,7 +58,7 @@ class TrainOptions:
     evaluate_every: updates between evaluations (None: a tenth of the updates).
     videos: number of validation videos to score.
     save_minutes: time between checkpoints; a crash costs at most this much.
-    start: initial weights (None: random).
+    start: initial weights (None: the experiment's own, which are random unless it names some; "scratch": random).
     """
 
     seed: int = 0
@@ -70,7 +74,7 @@ class TrainOptions:
     keep: int = 2
     tensorboard: bool = False
     wandb: bool = False
-    start: Path | None = None
+    start: Path | str | None = None
 
     def __post_init__(self) -> None:
         positive = ("updates", "minutes", "evaluate_every", "log_every", "videos", "keep", "accumulate", "save_minutes")
@@ -154,8 +158,11 @@ class Run:
         self._check_folder(resume)
         self.experiment = _as_trained(experiment, videos)
         model = experiment.build_model(seed=options.seed).to(processes.device)
-        if options.start is not None and not resume:
-            _begin_with(model, options.start)
+        start = options.start or experiment.start
+        if start not in (None, SCRATCH) and not resume:
+            fresh = _begin_with(model, start)
+            if fresh and processes.is_first:
+                print(f"{start} has no weights for {', '.join(fresh)}: these start as in a new model.")
         if not resume:
             self.about["precision"] = choose(options.precision or "float32", model, config, processes)
         half = self.about["precision"] == "bfloat16"
@@ -363,9 +370,14 @@ def _differences(old: Any, new: Any, path: str) -> Iterator[str]:
         yield f"{path} was {old!r} and is {new!r}"
 
 
-def _begin_with(model: Any, path: Path) -> None:
+def _begin_with(model: Any, path: Path | str) -> list[str]:
+    """Copy the weights at `path` into the model. Returns the parts of the model that they lack, which stay as they are;
+    weights that the model has no place for are refused."""
     other, _ = weights.load(path)
     try:
-        model.load_state_dict(other.state_dict())
+        missing, unexpected = model.load_state_dict(other.state_dict(), strict=False)
     except RuntimeError:
-        raise BadInput(f"the weights in {path} are of another model than the experiment's") from None
+        unexpected = True
+    if unexpected:
+        raise BadInput(f"the weights in {path} are of another model than the experiment's")
+    return sorted({".".join(name.split(".")[:2]) for name in missing})
