@@ -35,7 +35,10 @@ def _(config: VONetConfig) -> VONetConfig:
     """32x32 frames, four slots, at most four U-Net levels, few blocks and channels; every part stays of its kind."""
     attention = config.attention
     if isinstance(attention, UNetAttentionConfig):
-        levels = min(len(attention.unet.channels), 3 if isinstance(attention, ReducedUNetAttentionConfig) else 4)
+        levels = min(len(attention.unet.channels), 4)
+        if isinstance(attention, ReducedUNetAttentionConfig):  # its map of the smaller frames keeps 8x8 cells
+            levels, reduction = min(levels, 3), attention.reduction * 32 // config.size[0]
+            attention = replace(attention, reduction=max(1, reduction))
         unet = replace(attention.unet, channels=(4, 6, 8, 8)[:levels], bottleneck=(12, 12))
         attention = replace(attention, unet=unet)
     decoder = config.decoder

@@ -109,10 +109,13 @@ def closeup_model(
     alignment: AlignmentConfig | None = None,
     *,
     cell: int = 2,
+    unet_cell: int = 4,
+    reduction: int = 2,
     size: tuple[int, int] = (32, 32),
     slots: int = 5,
 ) -> VONetConfig:
-    """cell: side of a cell of the backbone's features in pixels. A cell of the U-Net has 4x4 pixels, whatever it is."""
+    """cell, unet_cell: side of a cell of the backbone's features and of the U-Net's map, in pixels. The U-Net's weights
+    are for maps of 8x8 cells. reduction: the decoder paints every so many pixels of a row and a column."""
     return VONetConfig(
         size=size,
         slots=slots,
@@ -123,11 +126,12 @@ def closeup_model(
             unet=UNetConfig(channels=(16, 32, 32), bottleneck=(128, 128)),
             transformer=SlotTransformerConfig(head_width=64),
             conditioning=ScaleShiftConfig(),
-            reduction=4 // cell,
+            reduction=unet_cell // cell,
         ),
         slot_encoder=MaskPoolingConfig(smallest_area=8 / cell**2),
         sequential_vae=SequentialVAEConfig(initial_log_std=-2.0),
         decoder=ObjectDecoderConfig(
+            reduction=reduction,
             hidden=(64, 64, 64),
             positions=SlotPositionsConfig(),
             alignment=alignment or AlignmentConfig(),

@@ -44,7 +44,6 @@ from vonet.training.precision import Choice, choose
 from vonet.training.segments import Footage
 from vonet.writing import PART, DiscRefusal
 
-
 SCRATCH = "scratch"
 """In place of weights to start from: random ones."""
 
