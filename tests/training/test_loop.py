@@ -78,9 +78,9 @@ def parameters(run):
 
 
 @pytest.mark.parametrize("name", ["vonet-sprites", "vonet-movi-a"])
-@pytest.mark.parametrize("replay", [SMALL_REPLAY, None])
-def test_stopping_and_going_on_is_not_stopping(tmp_path, name, replay):
-    made = experiment(name, replay=replay)
+@pytest.mark.parametrize(("replay", "average"), [(SMALL_REPLAY, None), (None, 3)])
+def test_stopping_and_going_on_is_not_stopping(tmp_path, name, replay, average):
+    made = experiment(name, replay=replay, average=average)
     straight = training(made)
     for _ in range(7):
         straight.step()
@@ -99,6 +99,25 @@ def test_stopping_and_going_on_is_not_stopping(tmp_path, name, replay):
     assert memories[0][1] == memories[1][1]
     for key, tensor in memories[0][0].items():
         assert torch.equal(tensor, memories[1][0][key]), key
+
+
+def test_the_saved_weights_are_averaged_over_the_last_updates():
+    """Evenly over the first three, then each new one counts a third; the training itself does not change."""
+    plain = training()
+    for _ in range(5):
+        plain.step()
+    averaged, seen = training(experiment(average=3)), []
+    for _ in range(5):
+        averaged.step()
+        seen.append(parameters(averaged))
+    assert torch.equal(parameters(plain), seen[-1])
+    expected = sum(seen[:3]) / 3
+    for last in seen[3:]:
+        expected = expected + (last - expected) / 3
+    found = torch.cat([p.flatten() for p in averaged.learned.parameters()])
+    torch.testing.assert_close(found, expected, atol=1e-6, rtol=1e-5)
+    assert not torch.equal(found, seen[-1])
+    assert plain.learned is plain.model
 
 
 def test_half_the_precision_learns_the_same_way():

@@ -135,7 +135,7 @@ class Scoring(Callback):
             self.progress.say(f"update {update}: {alarm}")
         if not self.videos:
             return
-        model = run.training.model
+        model = run.training.learned
         model.eval()
         rows = evaluate_model(model, model.size, self.videos, protocols.get(PROTOCOL), progress=False)
         scores = {name: mean for name, (mean, _) in summary(rows)[MODEL].items()}
@@ -164,7 +164,7 @@ class Drawing(Callback):
     def evaluated(self, run: Observed, found: Update | None) -> None:
         with self.progress.refusals():
             picture = self.folder / PICTURES / f"{run.training.update:08d}.png"
-            write_mask_sheet(picture, run.training.model, self.videos)
+            write_mask_sheet(picture, run.training.learned, self.videos)
             for board in self.boards:
                 board.picture(run.training.update, picture)
             write_curves(self.folder / "curves.png", self.log.entries, self.references)

@@ -23,8 +23,13 @@ class TrainingConfig:
     optimizer: OptimizerConfig
     replay: ReplayConfig | None
     """None: each segment is a random window of a video and starts with fresh slots."""
+    average: int | None = None
+    """Updates over which the saved and scored weights are averaged (exponentially); more is smoother and later. None:
+    the weights of the last update."""
 
     def __post_init__(self) -> None:
+        if self.average is not None and self.average < 1:
+            raise BadInput(f"average is {self.average} updates; it must be 1 or more, or None")
         if min(self.updates, self.batch, self.segment) < 1:
             raise BadInput(
                 f"{self.updates} updates of {self.batch} segments of {self.segment} frames: each must be 1 or more"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
@@ -59,6 +60,7 @@ class Training:
                 "choose numbers that divide it"
             )
         self.optimizer = Optimizer(config.optimizer, model.parameter_groups())
+        self.averaged = None if config.average is None else copy.deepcopy(model).requires_grad_(False)
         rng = np.random.default_rng([seed, self.processes.rank])
         self.segments: Segments = Windows(footage, rng)
         if config.replay is not None and isinstance(model, StreamingModel):
@@ -89,7 +91,20 @@ class Training:
         except NotFiniteGradient as error:
             raise self._not_finite(str(error)) from None
         self.update += 1
+        self._average()
         return found
+
+    @property
+    def learned(self) -> Any:
+        """The model that is saved and scored."""
+        return self.model if self.averaged is None else self.averaged
+
+    @torch.no_grad()
+    def _average(self) -> None:
+        """Exponentially, and evenly over the updates so far while they are fewer than `average`."""
+        if self.averaged is not None and self.config.average is not None:
+            share = 1 / min(self.update, self.config.average)
+            torch._foreach_lerp_(list(self.averaged.parameters()), list(self.model.parameters()), share)
 
     def roll_out(self, frames: int | None = None) -> None:
         """Unroll this many frames for replay; by default those due before the next update."""
@@ -140,6 +155,8 @@ class Training:
         tensors, facts = self.segments.remember()
         stored = {f"segments/{name}": tensor for name, tensor in tensors.items()}
         stored |= {f"model/{name}": tensor for name, tensor in self.model.state_dict().items()}
+        if self.averaged is not None:
+            stored |= {f"averaged/{name}": tensor for name, tensor in self.averaged.state_dict().items()}
         for number, moments in self.optimizer.rule.state_dict()["state"].items():
             stored |= {f"optimizer/{number}/{name}": tensor for name, tensor in moments.items()}
         stored["random/cpu"] = torch.get_rng_state()
@@ -149,11 +166,14 @@ class Training:
 
     def recall(self, memory: Memory) -> None:
         tensors, facts = memory
-        parts: dict[str, dict[str, Tensor]] = {"segments": {}, "model": {}, "optimizer": {}, "random": {}}
+        names = ("segments", "model", "averaged", "optimizer", "random")
+        parts: dict[str, dict[str, Tensor]] = {name: {} for name in names}
         for name, tensor in tensors.items():
             part, _, rest = name.partition("/")
             parts[part][rest] = tensor
         self.model.load_state_dict(parts["model"])
+        if self.averaged is not None:
+            self.averaged.load_state_dict(parts["averaged"])
         moments: dict[int, dict[str, Tensor]] = {}
         for name, tensor in parts["optimizer"].items():
             number, _, key = name.partition("/")

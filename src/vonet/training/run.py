@@ -217,7 +217,7 @@ class Run:
         if not all_the_same(self.training.update, self.processes):
             raise BadInput(f"the processes see different checkpoints in {self.out}: is it a folder that they share?")
         if self.processes.is_first:
-            weights.save(self.out, self.training.model, self.experiment)  # a crash may have come before these
+            weights.save(self.out, self.training.learned, self.experiment)  # a crash may have come before these
 
     def learn(self, stop: dict[str, bool]) -> None:
         """The loop. Saves at its end, when asked to stop, and every few minutes."""
@@ -313,7 +313,7 @@ class Run:
         about = {**self.about, "job": _job(), "path": self.path}
         checkpoint.save(self.out, memory, about, self.processes, self.options.keep)
         if self.processes.is_first:
-            weights.save(self.out, self.training.model, self.experiment)
+            weights.save(self.out, self.training.learned, self.experiment)
 
 
 def _as_trained(experiment: Experiment, videos: Videos) -> Experiment:
