@@ -33,10 +33,11 @@ CORES_PER_PROCESS = 4
 
 @dataclass(frozen=True)
 class Data:
-    """A store, and the command that makes it."""
+    """A store, and the command that makes it. `source`: another store that the command reads."""
 
     store: Path
     make: Command
+    source: Data | None = None
 
     @property
     def name(self) -> str:
@@ -49,12 +50,15 @@ class Data:
     def commands(self) -> list[Command]:
         from vonet.data.store import is_store
 
-        return [] if is_store(self.store) else [self.make]
+        if is_store(self.store):
+            return []
+        return [*(self.source.commands() if self.source is not None else ()), self.make]
 
 
 @dataclass(frozen=True)
 class Job:
-    """A training and its evaluation. `processes`: of torchrun, one for each GPU."""
+    """A training and its evaluation. `processes`: of torchrun, one for each GPU. `scored`: the store to score on, if it
+    is not the training's; `scoring`: options of `vonet evaluate`."""
 
     experiment: str
     seed: int
@@ -62,6 +66,8 @@ class Job:
     data: Data
     processes: int = 1
     updates: int | None = None
+    scored: Path | None = None
+    scoring: Command = ()
 
     @property
     def name(self) -> str:
@@ -71,7 +77,7 @@ class Job:
         """What is left to do."""
         if self.evaluation() is not None:
             return []
-        evaluate: Command = ("vonet", "evaluate", str(self.out), str(self.data.store))
+        evaluate: Command = ("vonet", "evaluate", str(self.out), str(self._scored), *self.scoring)
         if self.is_trained:
             return [evaluate]
         start: Command = ("vonet", "train")
@@ -92,9 +98,13 @@ class Job:
         of_these = weights.checksum(self.out)
         for file in sorted((self.out / EVALUATION).glob("*.json")):
             found = read_evaluation(file)
-            if found.get("checksum") == of_these and found.get("data") == str(self.data.store):
+            if found.get("checksum") == of_these and found.get("data") == str(self._scored):
                 return found
         return None
+
+    @property
+    def _scored(self) -> Path:
+        return self.scored or self.data.store
 
     @property
     def is_trained(self) -> bool:

@@ -30,7 +30,8 @@ def add_options(parser: ArgumentParser) -> None:
     parser.add_argument(
         "what",
         metavar="WHAT",
-        help="closeup (half an hour per seed on one core), sprites (minutes), methods (hours) or paper (days)",
+        help="closeup (half an hour per seed on one core), spmot (40 minutes per seed), sprites (minutes), methods "
+        "(hours) or paper (days)",
     )
     parser.add_argument("--only", metavar="EXPERIMENT", help="just this experiment")
     parser.add_argument("--level", help="paper: just this level of MOVi, a to e")
@@ -75,7 +76,8 @@ def run(arguments: Namespace) -> None:
 class Reported:
     """An experiment, and the command without its `--out` that makes the videos on which it was run.
 
-    store: name of their folder. movi: the folder with MOVi's files, below --data, where they are MOVi's.
+    store: name of their folder. movi: the folder with MOVi's files, below --data, where they are MOVi's. size: to which
+    the videos are reduced for training; they are scored as they are. scoring: options of `vonet evaluate`.
     """
 
     experiment: str
@@ -84,6 +86,8 @@ class Reported:
     seeds: tuple[int, ...]
     movi: str | None = None
     updates: int | None = None
+    size: int | None = None
+    scoring: Command = ()
 
 
 def reported() -> dict[str, tuple[Reported, ...]]:
@@ -99,6 +103,16 @@ def reported() -> dict[str, tuple[Reported, ...]]:
     movi = {level: f"movi_{level}/128x128/1.0.0" for level in LEVELS}
     return {
         "closeup": (Reported("vonet-closeup", closeup, "world-closeup", seeds=(0, 1, 2)),),
+        "spmot": (
+            Reported(
+                "vonet-spmot",
+                ("vonet", "generate", "spmot"),
+                "world-spmot",
+                seeds=(0, 1, 2),
+                size=32,
+                scoring=("--split", "test", "--protocol", "spmot"),
+            ),
+        ),
         "sprites": (Reported("vonet-sprites", sprites, "world-sprites", seeds=(0, 1, 2)),),
         "methods": tuple(Reported(f"{method}-laptop-a", level_a, "world-A", seeds=(0,)) for method in BASELINES),
         "paper": tuple(
@@ -138,10 +152,14 @@ def chosen_jobs(arguments: Namespace) -> list[Job]:
         make = (*one.make, "--out", str(store))
         if one.movi is not None:
             make = ("vonet", "prepare", str(arguments.data / one.movi), str(store), "--size", "128")
+        data = Data(store, make)
+        if one.size is not None:
+            small = store.with_name(f"{store.name}-{one.size}")
+            data = Data(small, ("vonet", "prepare", str(store), str(small), "--size", str(one.size)), source=data)
         seeds = arguments.seed or (one.seeds if arguments.seeds is None else range(arguments.seeds))
         for seed in seeds:
             out = arguments.out / f"{one.experiment}-seed{seed}"
-            jobs.append(Job(one.experiment, seed, out, Data(store, make), processes, one.updates))
+            jobs.append(Job(one.experiment, seed, out, data, processes, one.updates, store, one.scoring))
     return jobs
 
 
@@ -157,7 +175,7 @@ def _table_command(arguments: Namespace) -> Command:
 def _fetch(job: Job) -> list[Command]:
     """The commands that fetch MOVi, where a store is still to be made of it and its files are not there."""
     _, kind, source, *_ = job.data.make
-    if kind != "prepare" or Path(source).exists() or not job.data.commands():
+    if kind != "prepare" or job.data.source is not None or Path(source).exists() or not job.data.commands():
         return []
     folder = Path(source).parent
     public = f"{BUCKET}/{folder.parent.name}/{folder.name}"
@@ -203,6 +221,10 @@ def _expected(experiment: Any) -> Mapping[str, str]:
 
 
 def _score(evaluation: Mapping[str, Any], score: str) -> float:
+    from vonet.evaluation.spmot import TRACKING_SCORES
+
+    if score in TRACKING_SCORES:
+        return evaluation[score]  # in percent already
     offline = score.removeprefix("offline_")
     return 100 * (evaluation[score] if offline == score else evaluation["offline"][offline])
 
