@@ -7,6 +7,7 @@ from vonet import experiments
 from vonet.experiments.closeup import closeup_model, fine_model
 from vonet.interface import Clip
 from vonet.variants.detailed_backbone import DetailedBackboneConfig
+from vonet.variants.object_decoder import AlignmentConfig
 
 CONFIG = DetailedBackboneConfig(channels=(8, 8), strides=(2, 1), feature_dim=6, detail_channels=4)
 
@@ -37,7 +38,7 @@ def test_a_single_pixel_reaches_the_features_through_the_detail():
 def test_weights_without_detail_go_on_where_they_were_in_a_finer_model():
     """The parameters of the coarse model are all used, and only those of the detail are new."""
     torch.manual_seed(0)
-    coarse, finer = closeup_model().build(), fine_model().build()
+    coarse, finer = closeup_model().build(), fine_model(AlignmentConfig()).build()
     missing, unexpected = finer.load_state_dict(coarse.state_dict(), strict=False)
     assert not unexpected
     assert {name.split(".")[1] for name in missing} == {"detail"}

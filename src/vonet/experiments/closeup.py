@@ -70,18 +70,22 @@ def vonet_closeup_fine() -> Experiment[VONetConfig]:
         summary="vonet-closeup with masks of 32x32 cells",
         dataset="closeup-a",
         cost="an hour on one CPU core",
-        model=fine_model(),
+        model=fine_model(AlignmentConfig(sigma=Schedule(((1_250, 0.5), (4_000, 0.05)), curve="halving"))),
         training=replace(training, weights={**training.weights, "alignment": alignment}),
     )
 
 
-def fine_model(size: tuple[int, int] = (32, 32), slots: int = 5) -> VONetConfig:
-    """Masks at the frame's size. The attention learns the outlines of objects from the decoder's colours (sigma), once
-    the colours mean something."""
+def fine_model(
+    alignment: AlignmentConfig, size: tuple[int, int] = (32, 32), slots: int = 5, unet_cell: int = 4, reduction: int = 2
+) -> VONetConfig:
+    """Masks at the frame's size. With a `sigma` of the alignment, the attention learns the outlines of objects from the
+    decoder's colours."""
     return closeup_model(
         DetailedBackboneConfig(**BACKBONE),
-        AlignmentConfig(sigma=Schedule(((1_250, 0.5), (4_000, 0.05)), curve="halving")),
+        alignment,
         cell=1,
+        unet_cell=unet_cell,
+        reduction=reduction,
         size=size,
         slots=slots,
     )

@@ -25,7 +25,7 @@ from vonet.model.backbone import Backbone, BackboneConfig
 
 @dataclass(frozen=True, kw_only=True)
 class DetailedBackboneConfig(BackboneConfig):
-    detail_channels: int = 32
+    detail_channels: int = 16
     """Of the convolutions of the pixels."""
 
     def build(self, size: tuple[int, int]) -> DetailedBackbone:
