@@ -172,3 +172,22 @@ def closeup_training(
         ),
         replay=replay,
     )
+
+
+def continued_training(
+    updates: int, *, rate: float, hold: float, area: float, replay: ReplayConfig, kl: float = 0.2
+) -> TrainingConfig:
+    """All losses from the first update on, because the weights that it starts from hold objects already.
+
+    rate: the learning rate after a short warm-up, held for this share of the updates (hold). area: weight of the price
+    of area, which should be higher for smaller objects. kl: weight of the KL divergence per dimension.
+    """
+    training = closeup_training(updates, ramp=(0, 1), kl=constant(kl / SLOT_DIM), replay=replay)
+    rates = Schedule(((0, rate / 20), (100, rate), (round(updates * hold), rate), (updates, rate / 25)))
+    groups = {name: replace(group, learning_rate=rates) for name, group in training.optimizer.groups.items()}
+    weights = {"alignment": constant(0.1), "spread": constant(1.0), "area": constant(area)}
+    return replace(
+        training,
+        weights={**training.weights, **weights},
+        optimizer=replace(training.optimizer, groups=groups),
+    )

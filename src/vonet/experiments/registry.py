@@ -38,6 +38,7 @@ def _entries() -> Iterator[tuple[str, _Entry]]:
     yield "vonet-closeup", _Entry("closeup", "vonet_closeup")
     yield "vonet-closeup-fine", _Entry("closeup", "vonet_closeup_fine")
     yield "vonet-closeup-quick", _Entry("closeup", "vonet_closeup_quick")
+    yield "vonet-laptop", _Entry("laptop", "vonet_laptop")
     yield "vonet-spmot", _Entry("spmot", "vonet_spmot")
     yield "vonet-spmot-quick", _Entry("spmot", "vonet_spmot_quick")
     for level in LEVELS:

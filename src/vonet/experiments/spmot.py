@@ -8,10 +8,10 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from vonet.experiments.closeup import REPLAY, SLOT_DIM, closeup_training, fine_model
+from vonet.experiments.closeup import REPLAY, continued_training, fine_model
 from vonet.experiments.experiment import Experiment
 from vonet.model.vonet import VONetConfig
-from vonet.schedule import Schedule, constant
+from vonet.schedule import constant
 from vonet.training.config import TrainingConfig
 from vonet.variants.object_decoder import AlignmentConfig
 
@@ -47,17 +47,6 @@ def spmot_model() -> VONetConfig:
 
 
 def spmot_training(updates: int) -> TrainingConfig:
-    """All losses from the first update on, because the weights that it starts from hold objects already. The price of
-    area is higher than on close-ups, because sprites are smaller than most objects there."""
-    training = closeup_training(
-        updates, ramp=(0, 1), kl=constant(0.2 / SLOT_DIM), replay=replace(REPLAY, videos=16, length=160)
-    )
-    rate = Schedule(((0, 5e-5), (100, 1e-3), (updates * 4 // 10, 1e-3), (updates, 4e-5)))
-    groups = {name: replace(group, learning_rate=rate) for name, group in training.optimizer.groups.items()}
-    weights = {"alignment": constant(0.1), "spread": constant(1.0), "area": constant(5.0)}
-    return replace(
-        training,
-        weights={**training.weights, **weights},
-        optimizer=replace(training.optimizer, groups=groups),
-        average=300,
-    )
+    """The price of area is higher than on close-ups, because sprites are smaller than most objects there."""
+    replay = replace(REPLAY, videos=16, length=160)
+    return replace(continued_training(updates, rate=1e-3, hold=0.4, area=5.0, replay=replay), average=300)

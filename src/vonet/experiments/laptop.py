@@ -1,0 +1,30 @@
+"""VONet on generated level A seen from afar, with 3 to 6 small objects, begun from the weights of `vonet-closeup`.
+
+The encoder is convolutional and takes any number of slots, so the close-up model fits frames of 64 px and seven slots
+as it is. It finds most of the small objects before any training on them (docs/log.md).
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from vonet.experiments.closeup import REPLAY, closeup_model, continued_training
+from vonet.experiments.experiment import Experiment
+from vonet.model.vonet import VONetConfig
+from vonet.schedule import constant
+from vonet.variants.object_decoder import AlignmentConfig
+
+
+def vonet_laptop() -> Experiment[VONetConfig]:
+    """On `vonet generate A --objects 3 6 --train 3000 --validation 128`."""
+    return Experiment(
+        name="vonet-laptop",
+        summary="VONet with an object decoder on generated level A at 64 px, begun from vonet-closeup",
+        dataset="laptop-a",
+        cost="22 minutes on one CPU core, after vonet-closeup",
+        start="vonet-closeup",
+        model=closeup_model(
+            alignment=AlignmentConfig(sigma=constant(0.1)), size=(64, 64), slots=7, unet_cell=8, reduction=4
+        ),
+        training=continued_training(5_000, rate=5e-4, hold=0.5, area=3.0, replay=replace(REPLAY, videos=16)),
+    )
