@@ -47,9 +47,9 @@ class Data:
         return 1
 
     def commands(self) -> list[Command]:
-        from vonet.data.store import is_store
+        from vonet.data.store import INDEX
 
-        return [] if is_store(self.store) else [self.make]
+        return [] if (self.store / INDEX).is_file() else [self.make]  # an unfinished store continues
 
 
 @dataclass(frozen=True)
