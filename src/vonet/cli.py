@@ -7,6 +7,7 @@ import errno
 import importlib
 import io
 import os
+import signal
 import sys
 from collections.abc import Sequence
 from pathlib import Path
@@ -69,6 +70,7 @@ def main(words: Sequence[str] | None = None) -> None:
     except BadInput as error:
         leave(MISTAKE, str(error))
     except KeyboardInterrupt:
+        signal.signal(signal.SIGINT, signal.SIG_IGN)  # it is leaving: a second Ctrl-C must not disturb that
         leave(STOPPED, "stopped")
     except BrokenPipeError:  # whoever read our output, such as `head`, has seen enough
         _stop_printing()

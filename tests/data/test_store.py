@@ -392,7 +392,7 @@ def test_ids_that_cannot_be_are_refused(tmp_path):
 
 
 def test_two_writers_are_kept_apart(tmp_path):
-    with Store(tmp_path / "w", MADE_BY), pytest.raises(BadInput, match="another command is writing"):
+    with Store(tmp_path / "w", MADE_BY), pytest.raises(BadInput, match="another process is writing"):
         Store(tmp_path / "w", MADE_BY).__enter__()
 
 
@@ -428,18 +428,64 @@ def test_killed_at_random_moments_it_loses_nothing(tmp_path):
 
 
 def test_ctrl_c_ends_quietly_and_goes_on_later(tmp_path):
-    signal.signal(signal.SIGINT, signal.default_int_handler)  # it is ignored where a shell runs us in the background
     arguments = [*COMMAND, "--train", "400", "--validation", "0", "--out", str(tmp_path / "w")]
-    process = subprocess.Popen(arguments, stderr=subprocess.PIPE, text=True)
+    process = in_own_session(arguments)
     while not list((tmp_path / "w").rglob("*.npz")):
+        assert process.poll() is None
         time.sleep(0.05)
-    process.send_signal(signal.SIGINT)
+    os.killpg(process.pid, signal.SIGINT)
     _, errors = process.communicate(timeout=30)
     assert process.returncode == 130
     assert "vonet: stopped" in errors
     assert "Traceback" not in errors
     assert not list((tmp_path / "w").rglob("*.part"))
+    assert not of_session(process.pid)
     done = len(list((tmp_path / "w").rglob("*.npz")))
     again = subprocess.run([*arguments, "--train", str(done + 1)], capture_output=True, text=True, check=False)
     assert again.returncode == 0, again.stderr
     assert len(vonet.data.open(tmp_path / "w")) == done + 1
+
+
+def in_own_session(arguments):
+    """Started as a terminal starts it: a process group of its own, in which Ctrl-C reaches everyone."""
+    return subprocess.Popen(
+        arguments, stderr=subprocess.PIPE, text=True, start_new_session=True, preexec_fn=_take_ctrl_c_again
+    )
+
+
+def _take_ctrl_c_again():
+    signal.signal(signal.SIGINT, signal.default_int_handler)  # it is ignored where a shell runs us in the background
+
+
+def of_session(session):
+    """The processes of a session that are not dead."""
+    listed = subprocess.run(["ps", "-s", str(session), "-o", "stat=,args="], capture_output=True, text=True)
+    return [line for line in listed.stdout.splitlines() if not line.startswith("Z")]
+
+
+@pytest.mark.parametrize("gap", [0.05, 0.5, 1.5])
+def test_ctrl_c_twice_leaves_at_once(tmp_path, gap):
+    """Videos that take seconds, so that the first Ctrl-C has something to wait for."""
+    large = ["E", "--size", "128", "--frames", "96", "--train", "40", "--validation", "0", "--workers", "2"]
+    out = tmp_path / "w"
+    process = in_own_session([sys.executable, "-m", "vonet", "generate", *large, "--out", str(out)])
+    while sum("spawn_main" in line for line in of_session(process.pid)) < 2:
+        assert process.poll() is None
+        time.sleep(0.05)
+    os.killpg(process.pid, signal.SIGINT)
+    time.sleep(gap)
+    under_way = process.poll() is None
+    os.killpg(process.pid, signal.SIGINT)
+    begin = time.monotonic()
+    _, errors = process.communicate(timeout=20)
+    assert time.monotonic() - begin < 10
+    assert under_way
+    assert process.returncode == 130, errors
+    assert "vonet: stopped" in errors
+    assert "Traceback" not in errors
+    end = time.monotonic() + 2
+    while left := of_session(process.pid):
+        assert time.monotonic() < end, left
+        time.sleep(0.02)
+    assert all(describe(path) is not None for path in out.rglob("*.npz"))
+    assert not list(out.rglob("*.part"))

@@ -48,9 +48,9 @@ class Data:
         return 1
 
     def commands(self) -> list[Command]:
-        from vonet.data.store import is_store
+        from vonet.data.store import INDEX
 
-        if is_store(self.store):
+        if (self.store / INDEX).is_file():  # an unfinished store continues
             return []
         return [*(self.source.commands() if self.source is not None else ()), self.make]
 

@@ -27,6 +27,12 @@ def add_options(parser: ArgumentParser) -> None:
         help="start from these weights, or from scratch (default: as the experiment says)",
     )
     parser.add_argument("--resume", action="store_true", help="continue the run in RUN")
+    parser.add_argument(
+        "--back-to",
+        choices=("good",),
+        help="with --resume: go back to the last checkpoint from before the loss left its band; --set may change "
+        "learning rates and clipping",
+    )
     parser.add_argument("--updates", type=int, help="stop at this update (default: the experiment's number)")
     parser.add_argument("--minutes", type=float, help="stop after this much training, resumed parts included")
     parser.add_argument("--seed", type=int, help="of weights and batches (default: 0)")
@@ -64,4 +70,4 @@ def run(arguments: Namespace) -> None:
     names = ("seed", "updates", "minutes", "accumulate", "precision", "evaluate_every", "videos", "save_minutes")
     options = TrainOptions(**given(arguments, *names, "tensorboard", "wandb", "start"))
     out = arguments.out or Path("runs") / experiment.name
-    train(experiment, arguments.data, out, options, arguments.resume)
+    train(experiment, arguments.data, out, options, arguments.resume, arguments.back_to)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from contextlib import closing
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Protocol, runtime_checkable
@@ -66,10 +67,11 @@ def generate(world: World, counts: Mapping[str, int], out: Path, workers: int) -
         store.refuse_to_shrink(wanted)
         entries = {job: entry for job in wanted if (entry := store.entry(*job)) is not None}
         jobs = [_Job(world, store.made_by, *job, store.path(*job)) for job in wanted if job not in entries]
-        for job, _ in for_each(_make, jobs, workers, len(entries), f"world {world.name}"):
-            entry = store.entry(job.split, job.index)
-            assert entry is not None, f"{job.path} was written and is not whole"
-            entries[job.split, job.index] = entry
+        with closing(for_each(_make, jobs, workers, len(entries), f"world {world.name}")) as made:
+            for job, _ in made:
+                entry = store.entry(job.split, job.index)
+                assert entry is not None, f"{job.path} was written and is not whole"
+                entries[job.split, job.index] = entry
         store.finish([entries[job] for job in wanted])
 
 

@@ -5,8 +5,9 @@ from __future__ import annotations
 import hashlib
 from collections import Counter, defaultdict
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import closing
 from copy import copy
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -91,13 +92,14 @@ def prepare(path: Path | str, out: Path, config: PrepareConfig, workers: int) ->
             numbers[video.split] += 1
             jobs.append(_Job(copy(video), config, store.made_by, place, _source(video), store.path(*place)))
         entries = {job.place: entry for job in jobs if (entry := store.entry(*job.place, job.source)) is not None}
-        left = [job for job in jobs if job.place not in entries]
-        for job, (problem, oddities) in for_each(_prepare, left, workers, len(entries), "preparing"):
-            if (entry := store.entry(*job.place, job.source)) is not None:
-                entries[job.place] = entry
-            problems += [problem] if problem else []
-            for oddity in oddities:
-                odd[oddity].append(job.video.name)
+        left = [replace(job, path=store.free_path(*job.place)) for job in jobs if job.place not in entries]
+        with closing(for_each(_prepare, left, workers, len(entries), "preparing")) as made:
+            for job, (problem, oddities) in made:
+                if (entry := store.entry(*job.place, job.source)) is not None:
+                    entries[job.place] = entry
+                problems += [problem] if problem else []
+                for oddity in oddities:
+                    odd[oddity].append(job.video.name)
         if not entries:
             raise BadInput(f"none of the {len(jobs)} videos of {path} can be read; the first problem: {problems[0]}")
         store.finish([entries[job.place] for job in jobs if job.place in entries])

@@ -9,9 +9,10 @@ A store is a folder with one index and one `.npz` file per video, which numpy re
                              ids_starts   frame t has the runs ids_starts[t] to ids_starts[t + 1]
                              about.json   whatever else is known, beside any number of further arrays
 
-Every file is written aside and renamed, the index last: a folder without an index is not a store, and a video file
-under its final name is complete. So an interrupted command continues where it stopped, any number of processes may read
-while nobody writes, and a lock keeps two writers apart.
+Every file is written aside and renamed, the index last, after all videos are synced to the disk: a folder without an
+index is not a store. A video that replaces another one gets a file of its own, so that the old index stays true until
+the new one takes its place. So an interrupted command continues where it stopped, any number of processes may read, and
+a lock keeps two writers apart. Only a power loss can leave a torn video, which no index names; it is made again.
 """
 
 from __future__ import annotations
@@ -23,6 +24,7 @@ import tempfile
 import zipfile
 import zlib
 from collections.abc import Iterable, Mapping, Sequence
+from contextlib import ExitStack
 from functools import cached_property
 from pathlib import Path
 from typing import Any
@@ -32,7 +34,7 @@ from jaxtyping import Integer, UInt8
 
 from vonet.data.video import Video, Videos
 from vonet.errors import BadInput
-from vonet.writing import PART, disc_refusals, written_aside
+from vonet.writing import LOCK, PART, disc_refusals, only_writer, sync_file_system, written_aside
 
 FORMAT, VERSION = "vonet-store", 1
 STORE = "vonet store"
@@ -77,7 +79,7 @@ def write_video(
     lengths: list[np.ndarray] = []
     counts: list[np.ndarray] = []
     frames_count, size = 0, (0, 0)
-    with written_aside(path) as aside, tempfile.TemporaryFile(dir=path.parent) as raw:
+    with written_aside(path, sync=False) as aside, tempfile.TemporaryFile(dir=path.parent) as raw:
         for frames, ids in pieces:
             frames_count, size = frames_count + len(frames), frames.shape[1:3]
             raw.write(np.ascontiguousarray(frames, np.uint8).tobytes())
@@ -235,47 +237,66 @@ class Store:
     def __init__(self, out: Path, made_by: Mapping[str, Any]):
         self.out = out
         self.made_by = json.loads(json.dumps(made_by))
+        self._lock = ExitStack()
 
     def __enter__(self) -> Store:
-        with disc_refusals(self.out):
-            self.out.mkdir(parents=True, exist_ok=True)
-            marker = self.out / UNFINISHED
-            fresh = {INDEX, UNFINISHED}.isdisjoint(path.name for path in self.out.iterdir())
-            if fresh and any(self.out.iterdir()):
-                raise BadInput(f"{self.out} is not empty and not a store: choose a new folder, or empty this one")
-            self._lock = marker.open("a+", encoding="utf-8")
-        _lock(self._lock, self.out)
-        self._lock.seek(0)
-        before = self._lock.read()
-        begun = _made_by(before, self.out)
-        if begun is not None and begun != self.made_by:
-            self.__exit__()
-            raise BadInput(f"{self.out} holds other videos: {_difference(begun, self.made_by)}; choose another folder")
-        with disc_refusals(marker):
-            self._lock.truncate(0)
-            self._lock.write(json.dumps(self.made_by, indent=1))
-            self._lock.flush()
-            for abandoned in self.out.rglob(f"*{PART}"):
-                abandoned.unlink(missing_ok=True)
+        self._lock.enter_context(only_writer(self.out))
+        try:
+            self._begin()
+        except BaseException:
+            self._lock.close()
+            raise
         return self
+
+    def _begin(self) -> None:
+        marker = self.out / UNFINISHED
+        names = {path.name for path in self.out.iterdir() if not _is_left_over(path.name)}
+        if names and names.isdisjoint({INDEX, UNFINISHED}):
+            raise BadInput(f"{self.out} is not empty and not a store: choose a new folder, or empty this one")
+        begun = _made_by(marker, self.out)
+        if begun is not None and begun != self.made_by:
+            raise BadInput(f"{self.out} holds other videos: {_difference(begun, self.made_by)}; choose another folder")
+        with written_aside(marker) as aside:
+            aside.write_text(json.dumps(self.made_by, indent=1), encoding="utf-8")
+        with disc_refusals(self.out):
+            self._remove_parts()
+        self._indexed = {str(entry.get("file")) for entry in _old_entries(self.out)}
 
     def __exit__(self, *_: object) -> None:
         """The mark of being unfinished stays only where there is something to go on with."""
-        self._lock.close()
-        if (self.out / INDEX).exists() or not any(self.out.glob("*/[0-9]*.npz")):
-            (self.out / UNFINISHED).unlink(missing_ok=True)
-        for folder in (*self.out.glob("*/"), self.out):
-            if folder.is_dir() and not any(folder.iterdir()):
-                folder.rmdir()
+        with self._lock:
+            self._remove_parts()
+            for folder in self.out.glob("*/"):
+                if folder.is_dir() and not any(folder.iterdir()):
+                    folder.rmdir()
+            if (self.out / INDEX).exists() or not any(self.out.glob("*/[0-9]*.npz")):
+                (self.out / UNFINISHED).unlink(missing_ok=True)
+        if self.out.is_dir() and not any(self.out.iterdir()):
+            self.out.rmdir()
+
+    def _remove_parts(self) -> None:
+        for abandoned in self.out.rglob(f"*{PART}"):
+            abandoned.unlink(missing_ok=True)
 
     def path(self, split: str, number: int) -> Path:
         return self.out / split / f"{number:06d}.npz"
+
+    def _spare_path(self, split: str, number: int) -> Path:
+        return self.out / split / f"{number:06d}-1.npz"
+
+    def free_path(self, split: str, number: int) -> Path:
+        """Where a new video goes: not over one that the old index names, unless that one is damaged."""
+        path = self.path(split, number)
+        in_use = path.relative_to(self.out).as_posix() in self._indexed and describe(path) is not None
+        return self._spare_path(split, number) if in_use else path
 
     def finish(self, entries: Sequence[Mapping[str, Any]]) -> None:
         """Write the index; from now on it is a store. `entries`: what `describe` says, with `split` and `file`."""
         index = {"format": FORMAT, "version": VERSION, "made_by": self.made_by, "videos": list(entries)}
         lines = ",\n".join(json.dumps(entry, ensure_ascii=False, sort_keys=True) for entry in index.pop("videos"))
         head = json.dumps(index, ensure_ascii=False, sort_keys=True, indent=1)[:-2]
+        with disc_refusals(self.out):
+            sync_file_system(self.out)  # the videos, all at once
         with written_aside(self.out / INDEX) as aside:
             aside.write_text(f'{head},\n "videos": [\n{lines}\n]}}\n', encoding="utf-8")
         kept = {self.out / entry["file"] for entry in entries}
@@ -284,10 +305,7 @@ class Store:
 
     def refuse_to_shrink(self, wanted: Sequence[tuple[str, int]]) -> None:
         """A finished store keeps what it has."""
-        try:
-            have = {entry["file"] for entry in _read_index(self.out)["videos"]}
-        except BadInput:
-            return
+        have = self._indexed
         extra = have - {self.path(*video).relative_to(self.out).as_posix() for video in wanted}
         if extra:
             raise BadInput(
@@ -296,31 +314,32 @@ class Store:
 
     def entry(self, split: str, number: int, source: str = "") -> dict[str, Any] | None:
         """The index entry of a video that is there, whole, made as this store is and, if any, of this source."""
-        path = self.path(split, number)
-        described = describe(path)
-        if described is None or (described.pop("made_by"), described.pop("source")) != (self.made_by, source):
-            return None
-        return {"split": split, "file": path.relative_to(self.out).as_posix(), **described}
+        for path in (self.path(split, number), self._spare_path(split, number)):
+            described = describe(path)
+            if described and (described.pop("made_by"), described.pop("source")) == (self.made_by, source):
+                return {"split": split, "file": path.relative_to(self.out).as_posix(), **described}
+        return None
 
 
-def _lock(file: Any, out: Path) -> None:
-    try:
-        import fcntl
-    except ImportError:  # a system without these locks
-        return
-    try:
-        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except OSError:
-        file.close()
-        raise BadInput(f"another command is writing to {out}: wait for it, or choose another folder") from None
+def _is_left_over(name: str) -> bool:
+    """What we leave in a folder that holds nothing yet: the lock, and unfinished files after a crash."""
+    return name == LOCK or (name.endswith(PART) and name.startswith((INDEX, UNFINISHED)))
 
 
-def _made_by(marker: str, out: Path) -> dict[str, Any] | None:
+def _made_by(marker: Path, out: Path) -> dict[str, Any] | None:
     """What the folder was begun with, if anything says so; the videos say it too, each for itself."""
     try:
-        return json.loads(marker) if marker else _read_index(out)["made_by"]
+        return json.loads(marker.read_text(encoding="utf-8")) if marker.exists() else _read_index(out)["made_by"]
     except ValueError:
         return None
+
+
+def _old_entries(out: Path) -> list[Mapping[str, Any]]:
+    """Those of a finished store; none where it has no index, or a damaged one."""
+    try:
+        return [entry for entry in _read_index(out)["videos"] if isinstance(entry, dict)]
+    except (BadInput, TypeError):
+        return []
 
 
 def _difference(old: Mapping[str, Any], new: Mapping[str, Any]) -> str:

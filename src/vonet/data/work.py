@@ -9,11 +9,14 @@ import signal
 import sys
 import threading
 import time
-from collections.abc import Callable, Iterator, Sequence
-from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wait
-from concurrent.futures.process import BrokenProcessPool
-from contextlib import contextmanager
-from typing import TypeVar
+import traceback
+from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
+from contextlib import closing, contextmanager
+from multiprocessing import resource_tracker
+from multiprocessing.connection import Connection
+from multiprocessing.connection import wait as connection_wait
+from multiprocessing.process import BaseProcess
+from typing import Any, TypeVar
 
 from tqdm import tqdm
 
@@ -21,6 +24,9 @@ from vonet.errors import BadInput
 
 Job = TypeVar("Job")
 Result = TypeVar("Result")
+
+WAKE_SECONDS = 0.2
+"""How long the wait for workers takes before it looks for signals again."""
 
 
 def cores() -> int:
@@ -35,8 +41,9 @@ def check_workers(workers: int) -> None:
 
 def for_each(
     function: Callable[[Job], Result], jobs: Sequence[Job], workers: int, done: int, what: str
-) -> Iterator[tuple[Job, Result]]:
-    """Calls the function on each job, on `workers` processes; gives the results as they come, in any order.
+) -> Generator[tuple[Job, Result], None, None]:
+    """Calls the function on each job, on `workers` processes; gives the results as they come, in any order. Close it
+    (`contextlib.closing`) where results are used in between: that ends the processes, whatever went wrong.
 
     `done` jobs were finished earlier: the bar begins there, its rate and time left do not count them.
     """
@@ -49,8 +56,8 @@ def for_each(
         bar_format="{desc} {percentage:3.0f}% |{bar:30}| {n_fmt}/{total_fmt} videos{postfix}",
     )
     bar.set_postfix_str("starting")
-    with bar:
-        for number, (job, result) in enumerate(_results(function, jobs, workers), start=1):
+    with bar, closing(_results(function, jobs, workers)) as results:
+        for number, (job, result) in enumerate(results, start=1):
             yield job, result
             rate = number / (time.monotonic() - begin)
             left = tqdm.format_interval((len(jobs) - number) / rate)
@@ -58,30 +65,147 @@ def for_each(
             bar.update()
 
 
-def _results(function: Callable[[Job], Result], jobs: Sequence[Job], workers: int) -> Iterator[tuple[Job, Result]]:
+def _results(
+    function: Callable[[Job], Result], jobs: Sequence[Job], workers: int
+) -> Generator[tuple[Job, Result], None, None]:
     workers = min(workers, len(jobs))
     if workers <= 1:
         yield from ((job, _done(function, job)) for job in jobs)
         return
-    context = multiprocessing.get_context("spawn")
-    remaining = iter(jobs)
-    with ProcessPoolExecutor(workers, context, initializer=_end_with_parent, initargs=(os.getpid(),)) as pool:
-        running: dict[Future[Result], Job] = {}
+    with _Workers(function, workers) as pool:
+        yield from pool.results(jobs)
+
+
+class _Workers:
+    """Processes that do one job after the other.
+
+    The first Ctrl-C lets the jobs under way finish, starts no others and then raises KeyboardInterrupt; the second one
+    kills the processes and raises it at once. This process has no threads that its end would have to wait for.
+    """
+
+    def __init__(self, function: Callable[[Any], Any], count: int):
+        self._context = multiprocessing.get_context("spawn")
+        self._function, self._count = function, count
+        self._processes: dict[Connection, BaseProcess] = {}
+        self._interrupted = False
+        self._before: Any = None
+
+    def __enter__(self) -> _Workers:
+        if threading.current_thread() is threading.main_thread() and signal.getsignal(signal.SIGINT) != signal.SIG_IGN:
+            self._before = signal.signal(signal.SIGINT, self._interrupt)
         try:
-            while True:
-                while len(running) < 3 * workers and (job := next(remaining, None)) is not None:
-                    running[pool.submit(_done, function, job)] = job
-                if not running:
-                    return
-                for future in wait(running, return_when=FIRST_COMPLETED).done:
-                    yield running.pop(future), future.result()
-        except BrokenProcessPool:
-            raise BadInput(
-                "a worker process died: run the command again. If it dies again, memory may be short (ask for fewer "
-                "workers), or your script lacks `if __name__ == '__main__':`"
-            ) from None
-        finally:
-            pool.shutdown(wait=False, cancel_futures=True)
+            resource_tracker.ensure_running()  # now: its start would let signals through while workers start
+            for _ in range(self._count):
+                with _without_interrupts():
+                    self._start()
+        except BaseException:
+            self.__exit__()
+            raise
+        return self
+
+    def _start(self) -> None:
+        ours, theirs = self._context.Pipe()
+        arguments = (self._function, theirs, os.getpid())
+        process = self._context.Process(target=_work, args=arguments, daemon=True)
+        process.start()
+        theirs.close()
+        self._processes[ours] = process
+
+    def __exit__(self, *_: object) -> None:
+        """Idle workers end when their connection does; those that still work are of no use any more."""
+        for connection, process in self._processes.items():
+            connection.close()
+            process.kill()
+        for process in self._processes.values():
+            process.join()
+        if self._before is not None:
+            signal.signal(signal.SIGINT, self._before)
+
+    def _interrupt(self, number: int, frame: object) -> None:
+        if not self._interrupted:
+            self._interrupted = True
+            return
+        signal.signal(signal.SIGINT, signal.SIG_IGN)  # nothing may disturb the end, which is near
+        for process in self._processes.values():
+            process.kill()
+        raise KeyboardInterrupt
+
+    def results(self, jobs: Iterable[Job]) -> Iterator[tuple[Job, Any]]:
+        """Each job with its result, in the order in which they are finished."""
+        remaining = iter(jobs)
+        running: dict[Connection, Job] = {}
+        idle = list(self._processes)
+        told = False
+        while True:
+            if self._interrupted and running and not told:
+                tqdm.write("vonet: finishing what is under way; Ctrl-C again stops at once", file=sys.stderr)
+                told = True
+            self._hand_out(remaining, running, idle)
+            if not running:
+                break
+            for connection in connection_wait(list(running), timeout=WAKE_SECONDS):
+                assert isinstance(connection, Connection)
+                job, result = running.pop(connection), self._received(connection)
+                idle.append(connection)
+                self._hand_out(remaining, running, idle)  # before its result is used, so that nobody waits
+                yield job, result
+        if self._interrupted:
+            raise KeyboardInterrupt
+
+    def _hand_out(self, jobs: Iterator[Job], running: dict[Connection, Job], idle: list[Connection]) -> None:
+        while idle and not self._interrupted and (job := next(jobs, None)) is not None:
+            connection = idle.pop()
+            try:
+                connection.send(job)
+            except OSError:
+                raise _worker_died() from None
+            running[connection] = job
+
+    def _received(self, connection: Connection) -> Any:
+        try:
+            result, error = connection.recv()
+        except (EOFError, OSError):
+            raise _worker_died() from None
+        if error is not None:
+            raise error
+        return result
+
+
+def _worker_died() -> BadInput:
+    return BadInput(
+        "a worker process died: run the command again. If it dies again, memory may be short (ask for fewer workers), "
+        "or your script lacks `if __name__ == '__main__':`"
+    )
+
+
+@contextmanager
+def _without_interrupts() -> Iterator[None]:
+    """A process that starts meanwhile never sees Ctrl-C, which is its parent's to handle; ours comes afterwards."""
+    if not hasattr(signal, "pthread_sigmask"):
+        yield
+        return
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
+    try:
+        yield
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, before)
+
+
+def _work(function: Callable[[Any], Any], connection: Connection, parent: int) -> None:
+    """The life of a worker: jobs come, results or errors go."""
+    _end_with_parent(parent)
+    while True:
+        try:
+            job = connection.recv()
+        except EOFError:
+            return
+        told: tuple[Any, Exception | None]
+        try:
+            told = _done(function, job), None
+        except Exception as error:
+            error.add_note(traceback.format_exc())
+            told = None, error
+        connection.send(told)
 
 
 def _done(function: Callable[[Job], Result], job: Job) -> Result:
@@ -95,8 +219,6 @@ def _done(function: Callable[[Job], Result], job: Job) -> Result:
 
 def _end_with_parent(parent: int) -> None:
     """A worker whose parent was killed must not live on. Ctrl-C is the parent's to handle."""
-    import signal
-
     signal.signal(signal.SIGINT, signal.SIG_IGN)
 
     def watch() -> None:

@@ -17,7 +17,7 @@ from vonet.evaluation.references import MIXTURE, REFERENCES
 from vonet.evaluation.run import MODEL, OFFLINE, PERFECT, Row, summary, tracking_summary
 from vonet.evaluation.spmot import tracking_table
 from vonet.evaluation.trivial import TRIVIAL
-from vonet.writing import written_aside
+from vonet.writing import csv_cell, only_writer, remove_abandoned, written_aside
 
 HEADLINES = ("fg_ari", "miou")
 EVALUATION = "evaluation"
@@ -107,11 +107,13 @@ class Report:
         """`name.json`, all of it, and `name.csv`, a line for each video and method."""
         texts = {".json": self._json_text(), ".csv": self._csv_text()}
         paths = []
-        for suffix, text in texts.items():
-            path = folder / f"{name}{suffix}"
-            with written_aside(path) as aside:
-                aside.write_text(text, encoding="utf-8")
-            paths.append(path)
+        with only_writer(folder, patience=60.0):  # so that both files are of one evaluation
+            remove_abandoned(folder)
+            for suffix, text in texts.items():
+                path = folder / f"{name}{suffix}"
+                with written_aside(path) as aside:
+                    aside.write_text(text, encoding="utf-8")
+                paths.append(path)
         return paths
 
     def write_beside(self, weights: Path | str, folder: Path | None = None) -> list[Path]:
@@ -141,7 +143,8 @@ class Report:
         writer = csv.writer(text, lineterminator="\n")
         writer.writerow(["method", "video", "split", "seed", "start", *SCORES])
         for row in self.rows:
-            writer.writerow([row.method, row.video, row.split, row.seed, row.start, *(row.scores[n] for n in SCORES)])
+            names = map(csv_cell, (row.method, row.video, row.split))
+            writer.writerow([*names, row.seed, row.start, *(row.scores[n] for n in SCORES)])
         return text.getvalue()
 
 

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any, Protocol, runtime_checkable
 
 from vonet.errors import BadInput, missing_package
+from vonet.writing import written_aside
 
 MASKS = "masks"
 WANDB_ID = "wandb-id.txt"
@@ -71,7 +72,8 @@ class WeightsAndBiases:
             raise BadInput(
                 f"wandb cannot start ({str(error).splitlines()[0]}): run `wandb login`, or set WANDB_MODE=offline"
             ) from None
-        kept.write_text(f"{self._run.id}\n", encoding="utf-8")
+        with written_aside(kept) as aside:
+            aside.write_text(f"{self._run.id}\n", encoding="utf-8")
         self._run.define_metric("update")
         self._run.define_metric("*", step_metric="update")
 

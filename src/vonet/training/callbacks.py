@@ -1,7 +1,8 @@
 """What a run shows besides updates: progress, log, scores and pictures. One class each; the run itself saves.
 
-A run calls its callbacks in order: `updated` after every update, `evaluated` every so many updates and at the end,
-`closed` when it is over. A disk that refuses a line of the log or a picture does not stop the training.
+A run calls its callbacks in order: `updated` after every update, `saving` before a checkpoint, `evaluated` every so
+many updates and at the end, `closed` when it is over. A disk that refuses a line of the log or a picture does not stop
+the training.
 """
 
 from __future__ import annotations
@@ -55,6 +56,9 @@ class Callback:
 
     def evaluated(self, run: Observed, found: Update | None) -> None:
         """When scores and pictures are due; `found` is None if the last update was in an earlier process."""
+
+    def saving(self, run: Observed) -> None:
+        """Before a checkpoint is written."""
 
     def closed(self, run: Observed) -> None:
         """When the run is over."""
@@ -116,6 +120,10 @@ class Logging(Callback):
         numbers = {f"{group}/{name}": value for group, values in groups.items() for name, value in values.items()}
         for board in self.boards:
             board.numbers(entry["update"], numbers)
+
+    def saving(self, run: Observed) -> None:
+        with self.progress.refusals():
+            self.log.sync()
 
     def closed(self, run: Observed) -> None:
         for board in self.boards:

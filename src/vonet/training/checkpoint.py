@@ -1,14 +1,14 @@
 """Checkpoints: the whole state of a training on disk, from which it resumes exactly.
 
 RUN/checkpoints/00001000-0-of-2.safetensors holds the state of one process: model, optimiser, replay, random numbers.
-RUN/checkpoints/latest.json names the last update that all processes have written. It is replaced last, so a crash at
-any moment leaves a complete checkpoint.
+RUN/checkpoints/latest.json names the last update that all processes have written, and the last good one, from before
+the loss left its band (band.py). It is replaced last, so a crash at any moment leaves a complete checkpoint.
 """
 
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -26,24 +26,65 @@ def _file(run: Path, update: int, processes: Processes) -> Path:
     return run / FOLDER / f"{update:08d}-{processes.rank}-of-{processes.count}.safetensors"
 
 
-def save(run: Path, memory: Memory, about: Mapping[str, Any], processes: Processes, keep: int = 2) -> Path:
-    """Write a checkpoint; all processes call this together. Only the last `keep` are kept."""
+def save(
+    run: Path,
+    memory: Memory,
+    about: Mapping[str, Any],
+    processes: Processes,
+    keep: int = 2,
+    good: Mapping[str, int] | None = None,
+) -> Path:
+    """Write a checkpoint; all processes call this together. Only the last `keep` are kept, and the `good` one: its
+    update, and how many processes wrote it."""
     tensors, facts = memory
     path = _file(run, facts["update"], processes)
     save_tensors(path, tensors, {"facts": json.dumps(facts)})
     processes.wait()
     if processes.is_first:
-        with written_aside(run / FOLDER / LATEST) as aside:
-            latest = {"update": facts["update"], "processes": processes.count, **about}
-            aside.write_text(json.dumps(latest, indent=1) + "\n", encoding="utf-8")
-        updates = sorted({int(old.name[:8]) for old in (run / FOLDER).glob("*.safetensors")})
-        abandoned = [update for update in updates if update > facts["update"]]
-        outdated = [update for update in updates if update <= facts["update"]][:-keep]
-        for update in abandoned + outdated:
-            for old in (run / FOLDER).glob(f"{update:08d}-*.safetensors"):
-                old.unlink(missing_ok=True)
+        _point_to(run, {"update": facts["update"], "processes": processes.count, "good": good, **about})
+        _remove(run, {*_updates(run)[:-keep]} - {good["update"] if good else None})
     processes.wait()
     return path
+
+
+def _point_to(run: Path, description: Mapping[str, Any]) -> None:
+    """Make this checkpoint the latest, and remove those of later updates."""
+    with written_aside(run / FOLDER / LATEST) as aside:
+        aside.write_text(json.dumps(description, indent=1) + "\n", encoding="utf-8")
+    _remove(run, {update for update in _updates(run) if update > description["update"]})
+
+
+def _updates(run: Path) -> list[int]:
+    """Those of which there are checkpoints, complete or not."""
+    return sorted({int(file.name[:8]) for file in (run / FOLDER).glob("[0-9]*.safetensors")})
+
+
+def _remove(run: Path, updates: Iterable[int | None]) -> None:
+    for update in updates:
+        for old in (run / FOLDER).glob(f"{update:08d}-*.safetensors"):
+            old.unlink(missing_ok=True)
+
+
+def mark_good(run: Path, good: Mapping[str, int] | None) -> None:
+    """Name the good checkpoint, for a training that ends without saving. Only for the first process."""
+    found = latest(run)
+    if found is not None:
+        _point_to(run, {**found, "good": good})
+
+
+def go_back(run: Path, about: Mapping[str, Any], processes: Processes) -> None:
+    """Make the good checkpoint the latest one; all processes call this together."""
+    found = latest(run)
+    good = (found or {}).get("good")
+    if found is None or good is None:
+        raise BadInput(
+            f"{run} has no checkpoint from before the loss left its band. Start a new run with lower learning rates or "
+            "more clipping (--set)."
+        )
+    processes.wait()
+    if processes.is_first:
+        _point_to(run, {**found, **about, **good})
+    processes.wait()
 
 
 def latest(run: Path) -> dict[str, Any] | None:
@@ -56,17 +97,17 @@ def latest(run: Path) -> dict[str, Any] | None:
         raise BadInput(f"{run / FOLDER / LATEST} is damaged: delete it to start a new run") from None
 
 
-def load(run: Path, processes: Processes) -> Memory:
-    """This process's part of the last checkpoint."""
+def load(run: Path, processes: Processes) -> list[Memory]:
+    """This process's part of the last checkpoint; the parts of all where another number of processes wrote it."""
     found = latest(run)
     if found is None:
         raise BadInput(f"{run} holds no checkpoint. Omit --resume to start a new run.")
-    if found["processes"] != processes.count:
-        raise BadInput(
-            f"{run} was trained by {found['processes']} processes and this is {processes.count}: "
-            "resume with the same number, or start a new run from its weights"
-        )
-    path = _file(run, found["update"], processes)
+    count = found["processes"]
+    ranks = [processes.rank] if count == processes.count else range(count)
+    return [_read(_file(run, found["update"], Processes(rank, count))) for rank in ranks]
+
+
+def _read(path: Path) -> Memory:
     try:
         with safe_open(path, framework="pt") as stored:
             facts = json.loads(stored.metadata()["facts"])

@@ -17,6 +17,8 @@ from datetime import timedelta
 import torch
 from torch import distributed, nn
 
+from vonet.errors import BadInput
+
 PATIENCE = timedelta(hours=12)
 """How long processes wait for each other: one may evaluate, or have longer videos."""
 
@@ -55,8 +57,20 @@ def joined_processes() -> Iterator[Processes]:
     distributed.init_process_group(backend, store=store, rank=rank, world_size=count, timeout=PATIENCE)
     try:
         yield Processes(distributed.get_rank(), count, device)
+    except RuntimeError as error:
+        if not _lost_a_process(error):
+            raise
+        raise BadInput(
+            "another process ended or cannot be reached, so this one stops too. Its own message says why, if it had "
+            "time for one. Continue from the last checkpoint with --resume, or let torchrun do so (--max-restarts)"
+        ) from None
     finally:
         distributed.destroy_process_group()
+
+
+def _lost_a_process(error: RuntimeError) -> bool:
+    """Whether an exchange between processes failed. gloo has no class for its errors; they name its files."""
+    return isinstance(error, distributed.DistError) or "gloo" in str(error).lower()
 
 
 def attempt_name(store: distributed.Store, rank: int, count: int) -> str:

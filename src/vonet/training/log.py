@@ -6,7 +6,7 @@ import json
 from pathlib import Path
 from typing import Any
 
-from vonet.writing import disc_refusals, written_aside
+from vonet.writing import disc_refusals, sync_to_disk, written_aside
 
 
 class Log:
@@ -23,13 +23,18 @@ class Log:
         with disc_refusals(self.path), self.path.open("a", encoding="utf-8") as file:
             file.write(json.dumps(entry) + "\n")
 
+    def sync(self) -> None:
+        """Wait until the disk holds all lines: before a checkpoint that assumes them."""
+        with disc_refusals(self.path):
+            sync_to_disk(self.path)
+
 
 def read(path: Path) -> list[dict[str, Any]]:
-    """The complete lines; a crash or a full disk may have truncated one."""
+    """The complete lines; a crash or a full disk may have torn one."""
     entries = []
-    for line in path.read_text(encoding="utf-8").splitlines() if path.exists() else ():
+    for line in path.read_text(encoding="utf-8", errors="replace").splitlines() if path.exists() else ():
         try:
             entries.append(json.loads(line))
         except ValueError:
             continue
-    return entries
+    return [entry for entry in entries if isinstance(entry, dict) and "update" in entry]

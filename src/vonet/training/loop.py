@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import copy
-from collections.abc import Mapping
+import math
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -13,6 +14,7 @@ from torch import Tensor
 
 from vonet.errors import BadInput
 from vonet.interface import Output, StreamingModel, total
+from vonet.training.band import LossBand
 from vonet.training.config import TrainingConfig
 from vonet.training.distributed import Processes, any_process, average_gradients
 from vonet.training.optimizer import NotFiniteGradient, Optimizer
@@ -67,6 +69,8 @@ class Training:
             self.segments = Replay(config.replay.share(self.processes.count), footage, rng)
         torch.manual_seed(seed + 1_000_003 * self.processes.rank)
         self.update = 0
+        self.band = LossBand()
+        self._seed = seed
         self._part, self._accumulate = config.batch // shares, accumulate
         self._half = half
 
@@ -85,6 +89,7 @@ class Training:
             self._check_finite(output.losses)
             (loss / self._accumulate).backward()
             self._note(found, output)
+        self.band.note(self.update, sum(weight * found.losses[name] for name, weight in weights.items()))
         average_gradients([p for group in self.optimizer.parameters.values() for p in group], self.processes)
         try:
             found.norms = self.optimizer.step(self.update)
@@ -130,8 +135,14 @@ class Training:
             named = f"the loss {' and '.join(map(repr, wrong))}" if wrong else "a loss in another process"
             raise self._not_finite(f"{named} is not finite")
 
+    def check_parameters(self) -> None:
+        """Stop before parameters that an update has ruined are saved or scored. They are the same in all processes."""
+        if not all(torch.isfinite(p).all() for p in self.model.parameters()):
+            raise self._not_finite("a parameter is not finite")
+
     def _not_finite(self, what: str) -> NotFinite:
         """Names of the parameters with a non-finite gradient. The parameters themselves are unchanged."""
+        self.band.note(self.update, math.nan)
 
         def named(broken: Any) -> list[str]:
             return [name for name, p in self.model.named_parameters() if broken(p)]
@@ -162,9 +173,26 @@ class Training:
         stored["random/cpu"] = torch.get_rng_state()
         if torch.cuda.is_available():
             stored["random/cuda"] = torch.cuda.get_rng_state()
-        return stored, {"update": self.update, "segments": facts}
+        return stored, {"update": self.update, "segments": facts, "band": self.band.remember()}
 
     def recall(self, memory: Memory) -> None:
+        parts = self._recall_what_all_share(memory)
+        self.segments.recall((parts["segments"], memory[1]["segments"]))
+        torch.set_rng_state(parts["random"]["cpu"])
+        if "cuda" in parts["random"] and torch.cuda.is_available():
+            torch.cuda.set_rng_state(parts["random"]["cuda"])
+
+    def recall_of_others(self, memories: Sequence[Memory]) -> None:
+        """Continue what another number of processes did. Parameters and optimiser are theirs, stored replay is dealt
+        out anew, and random numbers start anew."""
+        parts = [self._recall_what_all_share(memory) for memory in memories]
+        stored = [(part["segments"], facts["segments"]) for part, (_, facts) in zip(parts, memories, strict=True)]
+        numbers = np.random.SeedSequence([self._seed, self.processes.rank, self.processes.count, self.update])
+        self.segments.recall_of_others(stored, self.processes.rank, np.random.default_rng(numbers))
+        torch.manual_seed(int(numbers.generate_state(1)[0]))
+
+    def _recall_what_all_share(self, memory: Memory) -> dict[str, dict[str, Tensor]]:
+        """What is the same in every process. Returns all tensors by the part that they are of."""
         tensors, facts = memory
         names = ("segments", "model", "averaged", "optimizer", "random")
         parts: dict[str, dict[str, Tensor]] = {name: {} for name in names}
@@ -179,11 +207,10 @@ class Training:
             number, _, key = name.partition("/")
             moments.setdefault(int(number), {})[key] = tensor
         self.optimizer.recall(moments)
-        self.segments.recall((parts["segments"], facts["segments"]))
-        torch.set_rng_state(parts["random"]["cpu"])
-        if "cuda" in parts["random"] and torch.cuda.is_available():
-            torch.cuda.set_rng_state(parts["random"]["cuda"])
         self.update = facts["update"]
+        if "band" in facts:  # older checkpoints have none
+            self.band.recall(facts["band"])
+        return parts
 
 
 def _some(names: list[str]) -> str:

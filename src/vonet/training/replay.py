@@ -8,6 +8,7 @@ from short segments to continue slots from the middle of long videos.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, fields, replace
 from itertools import pairwise
 from typing import Any
@@ -177,6 +178,14 @@ class Replay:
         self._states = _below("states.", tensors)
         self.watched_frames, self._to_watch = facts["watched_frames"], list(facts["to_watch"])
         set_random_state(self._rng, facts["random"])
+
+    def recall_of_others(self, memories: Sequence[Memory], rank: int, rng: np.random.Generator) -> None:
+        """The videos of all rollouts in a row, dealt out to the processes one after the other; where there are fewer
+        than before, some are dealt out twice."""
+        joined = {name: torch.cat([tensors[name] for tensors, _ in memories]) for name in memories[0][0]}
+        rows = (rank * self.config.videos + np.arange(self.config.videos)) % len(joined["_video"])
+        facts = {**memories[0][1], "to_watch": [], "random": random_state(rng)}
+        self.recall(({name: tensor[torch.from_numpy(rows)] for name, tensor in joined.items()}, facts))
 
 
 _ARRAYS = ("_video", "_next", "_ended", "_videos", "_frames", "_begins")

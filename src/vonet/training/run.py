@@ -10,6 +10,7 @@ import hashlib
 import os
 import time
 from collections.abc import Iterator, Mapping
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Literal
@@ -42,7 +43,10 @@ from vonet.training.log import Log
 from vonet.training.loop import NotFinite, Training, Update
 from vonet.training.precision import Choice, choose
 from vonet.training.segments import Footage
-from vonet.writing import PART, DiscRefusal
+from vonet.writing import DiscRefusal, only_writer, remove_abandoned
+
+MAY_CHANGE = ("experiment.training.optimizer.groups.", "experiment.training.optimizer.largest ")
+"""Options that may be other ones when a run goes back to its good checkpoint: learning rates and clipping."""
 
 SCRATCH = "scratch"
 """In place of weights to start from: random ones."""
@@ -87,12 +91,44 @@ class TrainOptions:
             check_choice("precision", self.precision, Choice)
 
 
-def train(experiment: Experiment, data: Path, out: Path, options: TrainOptions, resume: bool = False) -> None:
-    """Train until the updates or minutes are done or a signal asks to stop, then save."""
+BackTo = Literal["good"]
+"""Where a run resumes, if not from its last checkpoint: the last one from before the loss left its band."""
+
+
+def train(
+    experiment: Experiment,
+    data: Path,
+    out: Path,
+    options: TrainOptions,
+    resume: bool = False,
+    back_to: BackTo | None = None,
+) -> None:
+    """Train until the updates or minutes are done or a signal asks to stop, then save. Refuses a folder into which
+    another process trains."""
+    if back_to is not None:
+        check_choice("back-to", back_to, BackTo)
+        if not resume:
+            raise BadInput(f"--back-to {back_to} is for a run that is resumed: add --resume")
     keep_freed_memory()
-    with joined_processes() as processes, stop_signals() as stop:
-        resume = resume or _restarted(out, processes)
-        Run(experiment, data, out, options, processes, resume).learn(stop)
+    with joined_processes() as processes, stop_signals() as stop, _only_training(out, processes):
+        if _restarted(out, processes):
+            resume, back_to = True, None
+        Run(experiment, data, out, options, processes, resume, back_to).learn(stop)
+
+
+@contextmanager
+def _only_training(out: Path, processes: Processes) -> Iterator[None]:
+    """The first process holds the run's folder for all of them; if it is refused, all end."""
+    with ExitStack() as held:
+        refusal: BadInput | None = None
+        if processes.is_first:
+            try:
+                held.enter_context(only_writer(out))
+            except BadInput as error:
+                refusal = error
+        if any_process(refusal is not None, processes):
+            raise refusal or BadInput(f"the first process may not write to {out}; its message says why")
+        yield
 
 
 def trainable(experiment: Experiment) -> TrainingConfig:
@@ -137,7 +173,14 @@ class Run:
     """A training on disk: begun or resumed, looped, saved. Callbacks show, log, score and draw (callbacks.py)."""
 
     def __init__(
-        self, experiment: Experiment, data: Path, out: Path, options: TrainOptions, processes: Processes, resume: bool
+        self,
+        experiment: Experiment,
+        data: Path,
+        out: Path,
+        options: TrainOptions,
+        processes: Processes,
+        resume: bool,
+        back_to: BackTo | None = None,
     ):
         config = trainable(experiment)
         self.out, self.options, self.processes = out, options, processes
@@ -154,7 +197,9 @@ class Run:
         if resume:
             stored = (checkpoint.latest(out) or {}).get("precision", "float32")
             self.about["precision"] = stored if options.precision in (None, "auto") else options.precision
-        self._check_folder(resume)
+        self._check_folder(resume, back_to)
+        if back_to is not None:
+            checkpoint.go_back(out, self._description(), processes)
         self.experiment = _as_trained(experiment, videos)
         model = experiment.build_model(seed=options.seed).to(processes.device)
         start = options.start or experiment.start
@@ -168,6 +213,8 @@ class Run:
         footage = Footage(videos, model.size, processes.device)
         self.training = Training(model, config, footage, options.seed, processes, options.accumulate, half)
         self.seconds, self.stepping = 0.0, 0.0
+        self._saved: dict[str, int] | None = None
+        self._good: dict[str, int] | None = None
         if resume:
             self._recall()
         self.progress: Progress | None = None
@@ -193,7 +240,7 @@ class Run:
         drawing = Drawing(self.out, shown, log, references, self.progress, boards)
         self.callbacks = [self.progress, logging, scoring, drawing]
 
-    def _check_folder(self, resume: bool) -> None:
+    def _check_folder(self, resume: bool, back_to: BackTo | None) -> None:
         """Refuse a folder that holds another run, and remove what a crash left half-written."""
         out, found = self.out, checkpoint.latest(self.out)
         if found is None and (out / weights.WEIGHTS).exists() and not resume:
@@ -203,26 +250,42 @@ class Run:
                 f"{out} holds a run already, at update {found['update']}: add --resume, or choose another folder"
             )
         if resume:
-            _check_same(found, self.about, out)
+            _check_same(found, self.about, out, MAY_CHANGE if back_to is not None else ())
         self.processes.wait()
         if self.processes.is_first:
             for folder in (out, out / checkpoint.FOLDER, out / PICTURES):
-                for abandoned in folder.glob(f"*{PART}"):
-                    abandoned.unlink(missing_ok=True)
+                remove_abandoned(folder)
 
     def _recall(self) -> None:
-        memory = checkpoint.load(self.out, self.processes)
-        self.training.recall(memory)
-        self.seconds = memory[1]["seconds"]
+        found = checkpoint.latest(self.out) or {}
+        memories = checkpoint.load(self.out, self.processes)
+        if found["processes"] == self.processes.count:
+            self.training.recall(memories[0])
+        else:
+            self.training.recall_of_others(memories)
+            self._tell_other_number(found["processes"])
+        self._saved = {"update": found["update"], "processes": found["processes"]}
+        self._good = found.get("good")
+        self.seconds = memories[0][1]["seconds"]
         if not all_the_same(self.training.update, self.processes):
             raise BadInput(f"the processes see different checkpoints in {self.out}: is it a folder that they share?")
         if self.processes.is_first:
             weights.save(self.out, self.training.learned, self.experiment)  # a crash may have come before these
 
+    def _tell_other_number(self, before: int) -> None:
+        if self.processes.is_first:
+            print(
+                f"{self.out} was trained by {before} processes and continues with {self.processes.count}: parameters "
+                "and optimiser are the same, replay is dealt out anew and random numbers start anew, so the result is "
+                "not that of the same number of processes"
+            )
+
     def learn(self, stop: dict[str, bool]) -> None:
         """The loop. Saves at its end, when asked to stop, and every few minutes."""
         try:
             self._loop(stop)
+        except NotFinite as error:
+            raise BadInput(f"{error}; {self._way_back()}") from None
         finally:
             for callback in self.callbacks:
                 callback.closed(self)
@@ -242,11 +305,14 @@ class Run:
             stopped = any_process(stop["asked"], self.processes)
             ended = training.update == self.updates or self._time_is_up() or stopped
             self._call("updated", found)
+            scored = not stopped and (ended or training.update % self.evaluate_every == 0)
             due = any_process(time.monotonic() - saved > 60 * self.options.save_minutes, self.processes)
+            if ended or due or scored:
+                training.check_parameters()
             if ended or due:
                 self._save(must=ended)
                 saved = time.monotonic()
-            if not stopped and (ended or training.update % self.evaluate_every == 0):
+            if scored:
                 self._call("evaluated", found)
 
     def _call(self, what: Literal["updated", "evaluated"], found: Update | None) -> None:
@@ -281,17 +347,34 @@ class Run:
 
     def _step(self) -> Update:
         begin = time.monotonic()
-        try:
-            found = self.training.step()
-            self.stepping += time.monotonic() - begin
-            return found
-        except NotFinite as error:
-            latest = checkpoint.latest(self.out)
-            good = f"the last checkpoint is of update {latest['update']}" if latest else "there is no checkpoint yet"
-            again = f" with --from {self.out}" if latest else ""
-            raise BadInput(
-                f"{error}; {good}. Begin a new run{again}, with lower learning rates or more clipping (--set)"
-            ) from None
+        found = self.training.step()
+        self.stepping += time.monotonic() - begin
+        return found
+
+    def _way_back(self) -> str:
+        """What to do after a divergence: which checkpoint is from before it."""
+        good = self._good_checkpoint()
+        if self.processes.is_first and self._saved is not None:
+            checkpoint.mark_good(self.out, good)
+        left = self.training.band.left_at
+        left_at = "" if left is None or left == self.training.update else f"the loss left its band at update {left}; "
+        if good is None:
+            return (
+                f"{left_at}there is no checkpoint from before. Start a new run with lower learning rates or more "
+                "clipping (--set)"
+            )
+        return (
+            f"{left_at}the last checkpoint from before is of update {good['update']}. Continue from it with --resume "
+            "--back-to good, with lower learning rates or more clipping (--set)"
+        )
+
+    def _good_checkpoint(self) -> dict[str, int] | None:
+        """The last checkpoint whose parameters gave a loss inside the band, in all processes. The last saved one is
+        good only if the updates after it say so (band.py)."""
+        if self._saved is None:
+            return None
+        doubtful = not self.training.band.confirms(self._saved["update"])
+        return self._good if any_process(doubtful, self.processes) else self._saved
 
     def _time_is_up(self) -> bool:
         minutes = self.options.minutes
@@ -308,12 +391,19 @@ class Run:
 
     def save(self) -> None:
         """A checkpoint of all processes, and the weights that a user loads."""
+        for callback in self.callbacks:
+            callback.saving(self)
         tensors, facts = self.training.remember()
         memory = tensors, {**facts, "seconds": self.seconds}
-        about = {**self.about, "job": _job(), "path": self.path}
-        checkpoint.save(self.out, memory, about, self.processes, self.options.keep)
+        good = self._good_checkpoint()
+        checkpoint.save(self.out, memory, self._description(), self.processes, self.options.keep, good)
+        self._saved = {"update": self.training.update, "processes": self.processes.count}
+        self._good = good
         if self.processes.is_first:
             weights.save(self.out, self.training.learned, self.experiment)
+
+    def _description(self) -> dict[str, Any]:
+        return {**self.about, "job": _job(), "path": self.path}
 
 
 def _as_trained(experiment: Experiment, videos: Videos) -> Experiment:
@@ -343,11 +433,15 @@ def _fingerprint(videos: Videos) -> str:
     return f"{len(videos)} videos, {hashlib.sha256(names.encode()).hexdigest()[:12]}"
 
 
-def _check_same(found: Mapping[str, Any] | None, about: Mapping[str, Any], out: Path) -> None:
+def _check_same(
+    found: Mapping[str, Any] | None, about: Mapping[str, Any], out: Path, may_change: tuple[str, ...] = ()
+) -> None:
+    """may_change: beginnings of the names of options that need not be the same."""
     if found is None:
         raise BadInput(f"{out} holds no checkpoint. Omit --resume to start a new run.")
     found = {"precision": "float32", **found}  # older checkpoints do not say
-    differences = list(_differences(_decisive({key: found.get(key) for key in about}), _decisive(about), ""))
+    told = _differences(_decisive({key: found.get(key) for key in about}), _decisive(about), "")
+    differences = [difference for difference in told if not (may_change and difference.startswith(may_change))]
     if differences:
         more = f" and {len(differences) - 4} more" if len(differences) > 4 else ""
         raise BadInput(

@@ -44,6 +44,9 @@ class Segments(Protocol):
 
     def recall(self, memory: Memory) -> None: ...
 
+    def recall_of_others(self, memories: Sequence[Memory], rank: int, rng: np.random.Generator) -> None:
+        """Take the share of process `rank` of what another number of processes remembered, with new random numbers."""
+
 
 class Footage:
     """The frames of a set of videos, by video and range."""
@@ -116,3 +119,6 @@ class Windows:
 
     def recall(self, memory: Memory) -> None:
         set_random_state(self._rng, memory[1]["random"])
+
+    def recall_of_others(self, memories: Sequence[Memory], rank: int, rng: np.random.Generator) -> None:
+        self._rng = rng
