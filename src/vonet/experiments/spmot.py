@@ -22,10 +22,10 @@ def vonet_spmot() -> Experiment[VONetConfig]:
         name="vonet-spmot",
         summary="VONet with an object decoder on Sprites-MOT, begun from vonet-closeup",
         dataset="spmot",
-        cost="40 minutes on one CPU core",
+        cost="25 minutes on one CPU core, after vonet-closeup",
         start="vonet-closeup",
         model=spmot_model(),
-        training=spmot_training(10_000),
+        training=spmot_training(7_000),
     )
 
 
@@ -42,7 +42,7 @@ def vonet_spmot_quick() -> Experiment[VONetConfig]:
 
 
 def spmot_model() -> VONetConfig:
-    """As `vonet-closeup`, with masks as fine as the frames of 32x32 pixels, and a slot for each of at most three sprites
+    """As `vonet-closeup`, with masks as fine as the frames, and a slot for each of at most three sprites
     and the background: a fifth slot takes pieces of sprites (docs/log.md)."""
     return fine_model(AlignmentConfig(sigma=constant(0.1)), slots=4)
 
