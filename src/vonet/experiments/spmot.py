@@ -22,10 +22,10 @@ def vonet_spmot() -> Experiment[VONetConfig]:
         name="vonet-spmot",
         summary="VONet with an object decoder on Sprites-MOT, begun from vonet-closeup",
         dataset="spmot",
-        cost="40 minutes on one CPU core",
+        cost="25 minutes on one CPU core, after vonet-closeup",
         start="vonet-closeup",
         model=spmot_model(),
-        training=spmot_training(11_000),
+        training=spmot_training(7_000),
     )
 
 
@@ -42,11 +42,12 @@ def vonet_spmot_quick() -> Experiment[VONetConfig]:
 
 
 def spmot_model() -> VONetConfig:
-    """As `vonet-closeup`, with masks as fine as the frames of 32x32 pixels."""
-    return fine_model(AlignmentConfig(sigma=constant(0.1)))
+    """As `vonet-closeup`, with masks as fine as the frames, and a slot for each of at most three sprites
+    and the background: a fifth slot takes pieces of sprites (docs/log.md)."""
+    return fine_model(AlignmentConfig(sigma=constant(0.1)), slots=4)
 
 
 def spmot_training(updates: int) -> TrainingConfig:
     """The price of area is higher than on close-ups, because sprites are smaller than most objects there."""
     replay = replace(REPLAY, videos=16, length=160)
-    return replace(continued_training(updates, rate=1e-3, hold=0.4, area=5.0, replay=replay), average=300)
+    return replace(continued_training(updates, rate=1e-3, hold=0.4, area=8.0, replay=replay), average=300)
