@@ -8,6 +8,7 @@ any moment leaves a complete checkpoint.
 from __future__ import annotations
 
 import json
+import math
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -48,12 +49,27 @@ def save(run: Path, memory: Memory, about: Mapping[str, Any], processes: Process
 
 def latest(run: Path) -> dict[str, Any] | None:
     """The description of the last complete checkpoint; None where there is none."""
+    path = run / FOLDER / LATEST
     try:
-        return json.loads((run / FOLDER / LATEST).read_text(encoding="utf-8"))
+        found = json.loads(path.read_text(encoding="utf-8"))
     except FileNotFoundError:
         return None
-    except (OSError, ValueError):
-        raise BadInput(f"{run / FOLDER / LATEST} is damaged: delete it to start a new run") from None
+    except (OSError, ValueError, RecursionError):
+        found = None
+    if not _is_description(found):
+        raise BadInput(f"{path} is damaged: delete it to start a new run")
+    return found
+
+
+def _is_description(found: object) -> bool:
+    """Whether it has the values that reading it relies on. Older checkpoints lack some texts."""
+    if not isinstance(found, dict):
+        return False
+    numbers = all(type(found.get(name)) is int and 0 <= found[name] < 10**8 for name in ("update", "processes"))
+    texts = all(
+        type(found.get(name, "")) is str and "\0" not in found.get(name, "") for name in ("job", "path", "precision")
+    )
+    return numbers and texts and isinstance(found.get("experiment", {}), dict)
 
 
 def load(run: Path, processes: Processes) -> Memory:
@@ -71,5 +87,20 @@ def load(run: Path, processes: Processes) -> Memory:
         with safe_open(path, framework="pt") as stored:
             facts = json.loads(stored.metadata()["facts"])
             return {name: stored.get_tensor(name) for name in stored.keys()}, facts  # noqa: SIM118
-    except (SafetensorError, OSError, KeyError, ValueError, TypeError):
+    except (SafetensorError, OSError, KeyError, ValueError, TypeError, RecursionError):
         raise BadInput(f"{path} is missing or damaged: it cannot be resumed from") from None
+
+
+def recall(training: Any, memory: Memory, run: Path) -> float:
+    """Restore a training (`loop.Training`) from a checkpoint of the run. Returns the seconds that it took so far."""
+    try:
+        training.recall(memory)
+        seconds = float(memory[1]["seconds"])
+        if not 0 <= seconds < math.inf:
+            raise ValueError(f"{seconds} seconds of training")
+    except Exception as error:  # tensors of other names or shapes, and values of other types
+        raise BadInput(
+            f"the checkpoint in {run / FOLDER} does not fit this training ({type(error).__name__}: {error}): it is "
+            "damaged, and it cannot be resumed from"
+        ) from None
+    return seconds

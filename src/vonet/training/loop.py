@@ -164,6 +164,8 @@ class Training:
         if "cuda" in parts["random"] and torch.cuda.is_available():
             torch.cuda.set_rng_state(parts["random"]["cuda"])
         self.update = facts["update"]
+        if type(self.update) is not int or self.update < 0:
+            raise BadInput(f"the update is {self.update!r}; expected a whole number, 0 or more")
 
 
 def _some(names: list[str]) -> str:

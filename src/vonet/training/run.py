@@ -121,7 +121,7 @@ def _restarted(out: Path, processes: Processes) -> bool:
     died counts a restart, and a shared folder may show a new file late, so one process that knows of it is enough."""
     found = checkpoint.latest(out)
     counted = int(os.environ.get("TORCHELASTIC_RESTART_COUNT", "0")) > 0
-    ours = found is not None and found["job"] == _job()
+    ours = found is not None and found.get("job", "") == _job()
     return any_process(counted, processes) and any_process(ours, processes)
 
 
@@ -206,8 +206,7 @@ class Run:
 
     def _recall(self) -> None:
         memory = checkpoint.load(self.out, self.processes)
-        self.training.recall(memory)
-        self.seconds = memory[1]["seconds"]
+        self.seconds = checkpoint.recall(self.training, memory, self.out)
         if not all_the_same(self.training.update, self.processes):
             raise BadInput(f"the processes see different checkpoints in {self.out}: is it a folder that they share?")
         if self.processes.is_first:
