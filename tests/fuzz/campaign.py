@@ -18,7 +18,9 @@ from pathlib import Path
 OUTCOMES = ("read", "refused", "traceback", "hang", "executed", "crash")
 GOOD = ("read", "refused")
 SECONDS = 5.0
-"""For one input. A child that does not answer for four times as long is ended."""
+"""Of processor time for one input, so that a busy machine makes no difference."""
+PATIENCE = 300.0
+"""Seconds after which a child that says nothing is ended."""
 MEMORY = 1 << 30
 """Bytes that the child may take on top of what its imports took."""
 FORBIDDEN = ("os.system", "os.exec", "os.posix_spawn", "os.spawn", "os.fork", "subprocess.Popen", "pickle.find_class")
@@ -97,7 +99,6 @@ class Child:
         self._process.stdin.write(json.dumps(numbers).encode() + b"\n")
         self._process.stdin.close()
         self.reader, self.end = "", "crash"
-        self._patience = 300.0  # for imports and valid files, on a busy machine
 
     def __enter__(self) -> "Child":
         return self
@@ -111,13 +112,12 @@ class Child:
         """The next line: an outcome, or (with number None) that an input has begun; None if no line comes."""
         out = self._process.stdout
         assert out is not None
-        if not out.peek(1)[:1] and not select.select([out], [], [], self._patience)[0]:
+        if not out.peek(1)[:1] and not select.select([out], [], [], PATIENCE)[0]:
             self.end = "hang"
             return None
         line = out.readline()
         if not line:
             return None
-        self._patience = 4 * SECONDS
         answer = json.loads(line)
         self.reader = answer["reader"]
         return answer
@@ -185,16 +185,16 @@ class Watch:
         self._on = False
         self._outside = {"/etc/passwd", "/proc/self/environ", str(scratch / "canary"), str(scratch.parent / "canary")}
         (scratch / "canary").write_bytes(bytes(4096))
-        signal.signal(signal.SIGALRM, self._alarm)
+        signal.signal(signal.SIGPROF, self._alarm)
         sys.addaudithook(self._audit)
 
     def __enter__(self) -> None:
-        signal.setitimer(signal.ITIMER_REAL, SECONDS)
+        signal.setitimer(signal.ITIMER_PROF, SECONDS)
         self._on = True
 
     def __exit__(self, *_: object) -> None:
         self._on = False
-        signal.setitimer(signal.ITIMER_REAL, 0)
+        signal.setitimer(signal.ITIMER_PROF, 0)
 
     def _alarm(self, number: int, frame: object) -> None:
         raise TooLong

@@ -275,7 +275,7 @@ class Store:
             fresh = {INDEX, UNFINISHED}.isdisjoint(path.name for path in self.out.iterdir())
             if fresh and any(self.out.iterdir()):
                 raise BadInput(f"{self.out} is not empty and not a store: choose a new folder, or empty this one")
-            self._lock = marker.open("a+", encoding="utf-8")
+            self._lock = marker.open("a+", encoding="utf-8", errors="replace")
         _lock(self._lock, self.out)
         self._lock.seek(0)
         before = self._lock.read()

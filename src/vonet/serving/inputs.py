@@ -5,6 +5,7 @@ Nothing touches the network unless a URL is given.
 
 from __future__ import annotations
 
+import os
 import re
 import sys
 from collections.abc import Iterator
@@ -51,7 +52,7 @@ def open_input(
 
 def live_place(given: str, system: str = sys.platform) -> Place | None:
     """The camera or URL that is meant; None for a path."""
-    if given.startswith(CAMERA) and not Path(given).exists():
+    if given.startswith(CAMERA) and not os.path.exists(given):
         return _camera(given, given.removeprefix(CAMERA), system)
     if re.match(r"[A-Za-z][A-Za-z0-9+.-]+://", given):
         try:
