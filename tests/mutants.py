@@ -392,7 +392,7 @@ MUTATIONS = [
     Mutation(
         "an index may point outside its store",
         "data/store_index.py",
-        'if path.is_absolute() or ".." in path.parts or',
+        'if file.is_absolute() or ".." in file.parts or',
         "if",
         LIMITS + "test_an_index_cannot_point_outside_its_store",
     ),

@@ -91,8 +91,9 @@ def test_texts_that_are_no_descriptions():
 @pytest.mark.parametrize(
     ("changes", "sentence"),
     [
-        ({"slot_dim": 10**9}, "is refused: the model has .* numbers, more than the limit"),
-        ({"slot_dim": 10**4}, "do not fit the model that it describes"),
+        ({"slot_dim": 10**9}, "is refused: the model cannot be built"),
+        ({"slot_dim": 10**4}, "is refused: the model has .* numbers, more than the limit"),
+        ({"slot_dim": 20}, "do not fit the model that it describes"),
         ({"slots": 10**8}, "100000000 slots were asked for"),
         ({"size": [10**6, 10**6]}, r"size is \(1000000, 1000000\)"),
         (
@@ -123,9 +124,10 @@ def test_a_description_cannot_take_all_memory_or_time(tmp_path, changes, sentenc
     ("change", "sentence"),
     [
         ("model.backbone.groups=0", "model.backbone.groups=0 is refused by BackboneConfig"),
-        ("model.backbone.channels=[]", "is refused"),
+        ("model.backbone.channels=[]", "0 blocks have 2 strides"),
         ("model.backbone.feature_dim=-1", "is refused: the model cannot be built"),
-        ("model.slot_dim=1000000000", "is refused: the model has .* numbers"),
+        ("model.slot_dim=1000000000", "is refused: the model cannot be built"),
+        ("model.slot_dim=20000", "is refused: the model has .* numbers"),
         ("model.slots=100000000", "100000000 slots"),
         ("model.size=[1, 2, 3]", "model.size is .*; it must be of type"),
         ("model.size=[true, {}]", "model.size is .*; it must be of type"),

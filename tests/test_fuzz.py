@@ -9,7 +9,8 @@ def test_mutated_files_are_read_or_refused():
     assert table.total("read", "refused") == 5000
     for reader, count in table.counts.items():
         assert count["read"] > 0, f"no mutation of {reader} is harmless, so perhaps nothing is read"
-        assert count["refused"] > 0, f"no mutation of {reader} does harm, so perhaps nothing is mutated"
+        if reader != "log.jsonl":  # of which damaged lines are left out
+            assert count["refused"] > 0, f"no mutation of {reader} does harm, so perhaps nothing is mutated"
 
 
 def test_the_harness_notices_what_must_not_happen(tmp_path):

@@ -99,8 +99,13 @@ def read_store(folder: Path) -> None:
 
 
 def read_shards(folder: Path) -> None:
-    for path in sorted((folder / "train").iterdir()):
+    """With an index that has the size of the changed file, or the file would not be read."""
+    index = json.loads((folder / "index.json").read_text())
+    for entry in index["videos"]:
+        path = folder / entry["file"]
         describe(path)
+        entry["bytes"] = path.stat().st_size
+    (folder / "index.json").write_text(json.dumps(index))
     read_videos(folder)
 
 
@@ -111,8 +116,8 @@ def read_marker(folder: Path) -> None:
         store.entry("train", 0)
 
 
-class Marker(Reader):
-    """Leaving the store removes the marker."""
+class Rewritten(Reader):
+    """Reading changes other files than the one that was changed."""
 
     def restore(self, changed: Path, folder: Path) -> None:
         self.prepare(folder)
@@ -298,8 +303,8 @@ class Texts(Reader):
     """Options that are texts."""
 
     def write(self, rng, folder: Path) -> Path:
-        texts = {name: mutations.of_text(rng, text) for name, text in TEXTS.items()}
-        (folder / "texts").write_text(json.dumps(texts))
+        name = rng.choice(list(TEXTS))
+        (folder / "texts").write_text(json.dumps({**TEXTS, name: mutations.of_text(rng, TEXTS[name])}))
         return folder / "texts"
 
 
@@ -453,8 +458,8 @@ def readers(scratch: Path) -> list[Reader]:
 
     return [
         Reader("store index", 14, read_store, store, {"index.json": mutations.of_json}),
-        Reader("store shards", 9, read_shards, store, dict.fromkeys(shards, mutations.of_npz)),
-        Marker(
+        Rewritten("store shards", 9, read_shards, store, dict.fromkeys(shards, mutations.of_npz)),
+        Rewritten(
             "interrupted store",
             5,
             read_marker,

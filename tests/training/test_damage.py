@@ -79,7 +79,6 @@ def test_a_checkpoint_of_other_values_does_not_fit(tmp_path):
         {**facts, "seconds": 1, "segments": {**segments, "to_watch": [99]}},
         {**facts, "seconds": 1, "segments": {**segments, "random": "5"}},
         {"update": 1},
-        5,
     ):
         with pytest.raises(BadInput, match=r"does not fit this training .* cannot be resumed from"):
             checkpoint.recall(training(), (tensors, broken), tmp_path)

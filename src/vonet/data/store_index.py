@@ -17,6 +17,7 @@ FORMAT, VERSION = "vonet-store", 1
 INDEX = "index.json"
 LONGEST, WIDEST, LARGEST = 1 << 31, 1 << 16, 1 << 48
 """Frames of a video, pixels of a side, and bytes of a file, at most."""
+KINDS = {"str": str, "int": int, "bool": bool}
 
 
 @dataclass(frozen=True)
@@ -34,24 +35,6 @@ class Entry:
     frames_at: int
     bytes: int
     crc32: int
-
-    def __post_init__(self) -> None:
-        kinds = {"str": str, "int": int, "bool": bool}
-        for field in fields(self):
-            if type(getattr(self, field.name)) is not kinds[str(field.type)]:
-                raise BadInput(f"{field.name} is {_short(getattr(self, field.name))}; expected {field.type}")
-        for name, most in (("frames", LONGEST), ("height", WIDEST), ("width", WIDEST), ("bytes", LARGEST)):
-            if not 1 <= getattr(self, name) <= most:
-                raise BadInput(f"{name} is {_short(getattr(self, name))}; expected 1 to {most}")
-        pixels = self.frames * self.height * self.width * 3
-        if not 0 <= self.frames_at <= self.bytes - pixels:
-            raise BadInput(
-                f"{self.frames} frames of {self.height}x{self.width} from byte {_short(self.frames_at)} on do not fit "
-                f"into a file of {self.bytes} bytes"
-            )
-        path = PurePosixPath(self.file)
-        if path.is_absolute() or ".." in path.parts or not path.parts or {"\0", "\\", ":"} & set(self.file):
-            raise BadInput(f"file is {_short(self.file)}; expected a path inside the store, such as train/000000.npz")
 
 
 @dataclass(frozen=True)
@@ -90,18 +73,39 @@ def read_index(root: Path, limits: Limits | None = None) -> Index:
 
 
 def _entry(path: Path, stored: object, limits: Limits | None) -> Entry:
-    if not isinstance(stored, dict):
-        raise _damaged(path, f"a video is {_short(stored)}; expected an object with its file and size")
-    missing = [field.name for field in fields(Entry) if field.name not in stored]
-    if missing:
-        raise _damaged(path, f"a video has no {', '.join(missing)}")
-    try:
-        entry = Entry(**{field.name: stored[field.name] for field in fields(Entry)})
-    except BadInput as wrong:
-        raise _damaged(path, str(wrong)) from None
+    wrong = _wrong(stored)
+    if wrong:
+        raise _damaged(path, wrong)
+    assert isinstance(stored, dict)
+    entry = Entry(**{field.name: stored[field.name] for field in fields(Entry)})
     if limits is not None:
         limits.check_size(entry.height, entry.width, str(path.parent / entry.file))
     return entry
+
+
+def _wrong(stored: object) -> str | None:
+    """What keeps a value from being an entry; None if it is one."""
+    if not isinstance(stored, dict):
+        return f"a video is {_short(stored)}; expected an object with its file and size"
+    missing = [field.name for field in fields(Entry) if field.name not in stored]
+    if missing:
+        return f"a video has no {', '.join(missing)}"
+    for field in fields(Entry):
+        if type(stored[field.name]) is not KINDS[str(field.type)]:
+            return f"{field.name} is {_short(stored[field.name])}; expected {field.type}"
+    for name, most in (("frames", LONGEST), ("height", WIDEST), ("width", WIDEST), ("bytes", LARGEST)):
+        if not 1 <= stored[name] <= most:
+            return f"{name} is {_short(stored[name])}; expected 1 to {most}"
+    frames, height, width = stored["frames"], stored["height"], stored["width"]
+    if not 0 <= stored["frames_at"] <= stored["bytes"] - frames * height * width * 3:
+        return (
+            f"{frames} frames of {height}x{width} from byte {_short(stored['frames_at'])} on do not fit into a file of "
+            f"{stored['bytes']} bytes"
+        )
+    file = PurePosixPath(stored["file"])
+    if file.is_absolute() or ".." in file.parts or not file.parts or {"\0", "\\", ":"} & set(stored["file"]):
+        return f"file is {_short(stored['file'])}; expected a path inside the store, such as train/000000.npz"
+    return None
 
 
 def _damaged(path: Path, why: str = "") -> BadInput:

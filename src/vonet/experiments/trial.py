@@ -37,7 +37,8 @@ def trial_model(experiment: Experiment, most_parameters: int = MOST_PARAMETERS) 
     except BadInput:
         raise
     except Exception as error:  # numbers that do not go together fail anywhere
-        raise BadInput(f"the model cannot be built ({type(error).__name__}: {error})") from None
+        why = str(error).partition("\n")[0]
+        raise BadInput(f"the model cannot be built ({type(error).__name__}: {why})") from None
     elements = sum(tensor.numel() for tensor in (*model.parameters(), *model.buffers()))
     if elements > MOST_ELEMENTS:
         raise BadInput(f"the model has {elements:,} numbers, more than the limit of {MOST_ELEMENTS:,}")
