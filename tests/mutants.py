@@ -458,7 +458,7 @@ MUTATIONS = [
 
 def main() -> None:
     chosen = [int(number) for number in sys.argv[1:]] or range(len(MUTATIONS))
-    for name in ("torch", "scipy.optimize", "pytest", "jaxtyping", "beartype", "PIL.Image", "hypothesis"):
+    for name in ("torch", "scipy.optimize", "pytest", "jaxtyping", "beartype", "PIL.Image"):
         importlib.import_module(name)  # once for all: the tests run in forks of this process
     begun = time.monotonic()
     tests = sorted({test for number in chosen for test in MUTATIONS[number].tests.split()})
@@ -512,7 +512,7 @@ def _pytest(source: Path, output: Path, tests: list[str]) -> int:
     sys.dont_write_bytecode = True
     sys.path.insert(0, str(source))
     os.chdir(ROOT)
-    code = pytest.main(["-q", "-x", "-p", "no:cacheprovider", "--durations=0", *(f"tests/{test}" for test in tests)])
+    code = pytest.main(["-q", "-x", "-p", "no:cacheprovider", "-o", "addopts=", *(f"tests/{test}" for test in tests)])
     vonet = sys.modules["vonet"]
     assert Path(vonet.__file__).is_relative_to(source), "the copy was not tested"
     sys.stdout.flush()

@@ -173,7 +173,8 @@ def read_evaluation(path: Path) -> dict[str, Any]:
     if not isinstance(found, dict) or not wanted <= found.keys():
         raise BadInput(f"{path} is not an evaluation; possible are the JSON files that vonet evaluate writes")
     wrong = [name for name, hint in EXPECTED.items() if name in found and not fits(found[name], hint)]
-    wrong += [f"trivial {method}" for method, scores in found["trivial"].items() if not {*HEADLINES} <= scores.keys()]
+    if "trivial" not in wrong:
+        wrong += [f"trivial {name}" for name, scores in found["trivial"].items() if not {*HEADLINES} <= scores.keys()]
     if wrong:
         raise BadInput(f"{path} has damaged values of {', '.join(wrong)}: run vonet evaluate again")
     return found
