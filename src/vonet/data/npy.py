@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from io import BufferedIOBase
 from math import prod
+from typing import IO
 
 import numpy as np
 
@@ -16,7 +17,7 @@ class BadHeader(ValueError):
     """What stands there is not the header of an array."""
 
 
-def read_header(file: BufferedIOBase) -> tuple[tuple[int, ...], bool, np.dtype]:
+def read_header(file: IO[bytes] | BufferedIOBase) -> tuple[tuple[int, ...], bool, np.dtype]:
     """Shape, whether the array is in Fortran order, and type. Afterwards `file` is at the first number.
 
     Raises `BadHeader` for anything else, including shapes that are negative or beyond every file's size.
@@ -32,7 +33,7 @@ def read_header(file: BufferedIOBase) -> tuple[tuple[int, ...], bool, np.dtype]:
     return shape, bool(fortran), dtype
 
 
-def read_array(file: BufferedIOBase, size: int) -> np.ndarray:
+def read_array(file: IO[bytes] | BufferedIOBase, size: int) -> np.ndarray:
     """The array in a file of `size` bytes, neither fewer nor more. Arrays of Python objects are refused: they are
     pickles."""
     shape, fortran, dtype = read_header(file)

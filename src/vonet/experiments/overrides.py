@@ -36,13 +36,14 @@ def _changed(part: Any, path: Sequence[str], text: str, whole: str, optional: bo
     if is_dataclass(part) and name in {option.name for option in fields(part)}:
         hint = type_hints(type(part)).get(name, Any)
         changed = _changed(getattr(part, name), rest, text, whole, type(None) in get_args(hint))
-        check_option(whole, changed, hint)
         try:
-            return replace(part, **{name: changed})  # type: ignore[type-var]
-        except (ArithmeticError, LookupError, TypeError) as error:
-            raise BadInput(
-                f"{whole}={text} is refused by {type(part).__name__} ({error}): give another value"
-            ) from None
+            made = replace(part, **{name: changed})  # type: ignore[type-var]
+        except (ArithmeticError, AttributeError, LookupError, TypeError) as error:
+            check_option(whole, changed, hint)
+            kind = type(part).__name__
+            raise BadInput(f"{whole}={text} is refused by {kind} ({error}): give another value") from None
+        check_option(whole, changed, hint)  # after the part's own checks, whose sentences say more
+        return made
     if isinstance(part, Mapping) and name in part:
         return {**part, name: _changed(part[name], rest, text, whole)}
     if part is None:

@@ -80,7 +80,7 @@ def _model(experiment: Experiment, tensors: Mapping[str, Tensor], file: Path) ->
     """The model with these weights. It is compared with them before memory is taken for it."""
     wanted = {name: tuple(tensor.shape) for name, tensor in tensors.items()}
     try:
-        trial = trial_model(experiment, most_parameters=2 * len(tensors) + 100)
+        trial = trial_model(experiment, most_parameters=max(1000, 2 * len(tensors)))
     except BadInput as error:
         raise BadInput(f"the model that {file} describes is refused: {error}. {OTHER_VERSION}") from None
     model = experiment.build_model() if trial is None or _shapes(trial) == wanted else trial

@@ -44,7 +44,9 @@ def check_slots(slots: int) -> None:
 
 def check_size(size: tuple[int, int]) -> None:
     if len(size) != 2 or not all(isinstance(side, int) and 1 <= side <= LARGEST_SIDE for side in size):
-        raise BadInput(f"size is {size}; it must be the height and width of frames, integers of 1 to {LARGEST_SIDE}")
+        raise BadInput(
+            f"size is {size}; it must be the height and width of frames, two positive integers up to {LARGEST_SIDE}"
+        )
 
 
 def check_batch(batch: int) -> None:
