@@ -219,7 +219,8 @@ def check(words: list[str]) -> None:
         done = subprocess.run(["make", "--dry-run", *words[1:]], cwd=ROOT, capture_output=True, text=True, check=False)
         assert done.returncode == 0, done.stderr
     elif words[:2] == ["python", "-m"]:
-        assert (ROOT / (words[2].replace(".", "/") + ".py")).is_file()
+        module = ROOT / words[2].replace(".", "/")
+        assert module.with_suffix(".py").is_file() or (module / "__main__.py").is_file()
     elif words[0] in ("git", "cd"):
         assert words[-1] == "vonet"
     elif words[0] in ("mkdir", "gcloud"):

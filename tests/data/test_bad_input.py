@@ -470,7 +470,7 @@ def test_a_picture_that_claims_to_be_huge_is_refused_before_it_is_decoded(tmp_pa
     huge = data[:12] + header + struct.pack(">I", zlib.crc32(header)) + data[33:]
     layouts.save(tmp_path / "0.png", frames[0])
     (tmp_path / "1.png").write_bytes(huge)
-    with pytest.raises(BadInput, match=r"1.png cannot be decoded|60000x60000"):
+    with pytest.raises(BadInput, match=r"1.png has more than \d+ million pixels"):
         layouts.read_all(vonet.data.open(tmp_path)[0])
 
 

@@ -24,7 +24,7 @@ from vonet.evaluation.references import MIXTURE, evaluate_references
 from vonet.evaluation.report import Report
 from vonet.evaluation.run import PERFECT, Row, evaluate_model, evaluate_trivial, summary
 from vonet.evaluation.trivial import TRIVIAL, _fitted, inertia
-from vonet.experiments import weights
+from vonet.experiments import descriptions, weights
 from vonet.interface import State, StepOutput
 
 VONET = PROTOCOLS["vonet"]
@@ -366,7 +366,7 @@ def test_every_experiment_is_written_and_read_back(tmp_path):
     for name in experiments.names():
         experiment = experiments.get(name)
         text = json.dumps(weights.described(experiment))
-        assert weights._read_experiment(text, tmp_path) == experiment
+        assert descriptions.read_experiment(text) == experiment
 
 
 def test_weights_come_back_exactly(tmp_path, model):
@@ -405,7 +405,7 @@ def test_weights_that_do_not_fit_are_refused(tmp_path, model):
         weights.load(tmp_path)
     older = json.loads(text)
     del older["cost"], older["model"]["enlargement"]  # an older version did not have these: the defaults serve
-    assert weights._read_experiment(json.dumps(older), tmp_path).model.enlargement == "nearest"
+    assert descriptions.read_experiment(json.dumps(older)).model.enlargement == "nearest"
     for old, new in (('"slots": 5', '"slotz": 5'), ("UNetConfig", "VNetConfig"), ("{", "")):
         save_file({"x": torch.zeros(1)}, file, metadata={"vonet": text.replace(old, new), "format": "1"})
         with pytest.raises(BadInput, match="cannot be read"):

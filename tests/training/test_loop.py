@@ -302,7 +302,7 @@ def test_three_tiny_clips_are_learned_by_heart():
 def test_the_log_drops_what_was_lost(tmp_path):
     log = Log(tmp_path / "log.jsonl", 0)
     for update in range(5):
-        log.write({"update": update})
+        log.write({"update": update, "seconds": 1.0})
     with (tmp_path / "log.jsonl").open("a") as file:
         file.write('{"update": 5, "los')
     assert [entry["update"] for entry in Log(tmp_path / "log.jsonl", 3).entries] == [0, 1, 2, 3]

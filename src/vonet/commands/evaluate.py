@@ -8,6 +8,7 @@ from argparse import ArgumentParser, Namespace
 from pathlib import Path
 
 from vonet.commands.given import given
+from vonet.commands.limits import add_limits, limits
 
 ABOUT = "score a model on videos with true ids"
 DESCRIPTION = (
@@ -30,13 +31,14 @@ def add_options(parser: ArgumentParser) -> None:
     parser.add_argument("--masks", help="how masks are enlarged, nearest or bilinear (default: the model's)")
     parser.add_argument("--out", type=Path, help="folder for scores (default: `evaluation` beside the weights)")
     parser.add_argument("--json", action="store_true", help="print the mean scores as JSON")
+    add_limits(parser)
 
 
 def run(arguments: Namespace) -> None:
     from vonet.evaluation.evaluate import evaluate
 
     names = ("split", "protocol", "videos", "seeds", "batch", "slots", "masks")
-    report = evaluate(arguments.weights, arguments.data, **given(arguments, *names))
+    report = evaluate(arguments.weights, arguments.data, **given(arguments, *names), limits=limits(arguments))
     if report is None:  # another process of torchrun reports
         return
     written = report.write_beside(arguments.weights, arguments.out)

@@ -7,6 +7,7 @@ import tempfile
 from argparse import ArgumentParser, Namespace
 from pathlib import Path
 
+from vonet.commands.limits import add_limits, limits
 from vonet.commands.workers import add_workers, workers
 from vonet.errors import BadInput
 
@@ -20,6 +21,7 @@ def add_options(parser: ArgumentParser) -> None:
     parser.add_argument("--json", action="store_true", help="print as JSON (no contact sheet unless --sheet)")
     parser.add_argument("--sheet", type=Path, metavar="PNG", help="the contact sheet (default: inspect.png)")
     add_workers(parser, ", for --full")
+    add_limits(parser)
 
 
 def run(arguments: Namespace) -> None:
@@ -31,7 +33,7 @@ def run(arguments: Namespace) -> None:
         if arguments.sheet:
             raise BadInput(f"{sheet} would lie among the videos of {arguments.path}: choose a place outside")
         sheet = Path(tempfile.gettempdir()) / sheet
-    found, videos = inspect(arguments.path, arguments.full, workers(arguments))
+    found, videos = inspect(arguments.path, arguments.full, workers(arguments), limits(arguments))
     print(json.dumps(found.as_json(), indent=2) if arguments.json else found)
     if sheet is not None:
         write_video_sheet(sheet, videos)

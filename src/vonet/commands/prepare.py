@@ -7,6 +7,7 @@ from argparse import ArgumentParser, Namespace
 from pathlib import Path
 
 from vonet.commands.given import given
+from vonet.commands.limits import add_limits, limits
 from vonet.commands.workers import add_workers, workers
 from vonet.errors import BadInput
 
@@ -28,6 +29,7 @@ def add_options(parser: ArgumentParser) -> None:
     )
     parser.add_argument("--every", type=int, metavar="N", help="keep only every N-th frame (default: 1)")
     add_workers(parser)
+    add_limits(parser)
 
 
 def run(arguments: Namespace) -> None:
@@ -37,7 +39,7 @@ def run(arguments: Namespace) -> None:
     if size is not None and len(size) > 2:
         raise BadInput(f"--size was given {len(size)} numbers; possible are one (the side) or two (height and width)")
     config = PrepareConfig(None if size is None else (size[0], size[-1]), **given(arguments, "fit", "every"))
-    made = prepare(arguments.path, arguments.out, config, workers(arguments))
+    made = prepare(arguments.path, arguments.out, config, workers(arguments), limits(arguments))
     for kind, sentences in (("problem", made.problems), ("note", made.notes)):
         for sentence in sentences:
             print(f"vonet: {kind}: {sentence}", file=sys.stderr)

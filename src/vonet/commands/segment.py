@@ -9,6 +9,7 @@ from pathlib import Path
 
 from vonet.commands.exit_codes import MISTAKE, STOPPED, leave
 from vonet.commands.given import given
+from vonet.commands.limits import add_limits, limits
 
 ABOUT = "find and follow the objects of any video"
 DESCRIPTION = (
@@ -64,6 +65,7 @@ def add_options(parser: ArgumentParser) -> None:
     parser.add_argument("--seed", type=int, help="of the slots' noise (default: 0)")
     parser.add_argument("--split", help="of a set, only these videos")
     parser.add_argument("--json", action="store_true", help="print the results as JSON")
+    add_limits(parser)
 
 
 def run(arguments: Namespace) -> None:
@@ -93,6 +95,7 @@ def run(arguments: Namespace) -> None:
         overwrite=arguments.overwrite,
         options=options,
         objects=ObjectRule(**given(arguments, "background", "min_area", "min_frames")),
+        limits=limits(arguments),
         say=say,
     )
     made = [done for done in results if done.frames]

@@ -22,6 +22,7 @@ from typing import Any
 import numpy as np
 from jaxtyping import Integer, UInt8
 
+from vonet.data.limits import DEFAULT_LIMITS, Limits
 from vonet.data.tree import Tree, split_and_rest
 from vonet.data.video import Shown, Video, Videos
 from vonet.errors import BadInput
@@ -39,8 +40,9 @@ def _no_video(path: Path, why: str) -> BadInput:
     return BadInput(f"{path} {why}; give a video file that FFmpeg reads (such as mp4, mov, mkv, webm or avi)")
 
 
-def _open(path: Path) -> tuple[Any, Any]:
-    """The file and its first video. Not every picture in a file is a video: songs have covers, FFmpeg draws texts."""
+def _open(path: Path, limits: Limits = DEFAULT_LIMITS) -> tuple[Any, Any]:
+    """The file and its first video, if its frames are not too large. Not every picture in a file is a video: songs have
+    covers, FFmpeg draws texts."""
     import av
 
     if path.is_fifo():
@@ -55,6 +57,11 @@ def _open(path: Path) -> tuple[Any, Any]:
     if not streams or container.format.name == "tty" or container.format.name.endswith("_pipe"):
         container.close()
         raise _no_video(path, "has no video in it")
+    try:
+        limits.check_size(streams[0].height or 0, streams[0].width or 0, str(path))
+    except BadInput:
+        container.close()
+        raise
     return container, streams[0]
 
 
@@ -121,14 +128,14 @@ def upright_pixels(frame: Any, size: tuple[int, int]) -> UInt8[np.ndarray, "H W 
 class Content:
     """What decoding a file gives. Copies of a video share it, so that its frames are counted only once."""
 
-    def __init__(self, path: Path):
-        self.path = path
+    def __init__(self, path: Path, limits: Limits):
+        self.path, self.limits = path, limits
 
     def decode(self, time: int | None = None) -> Iterator[Any]:
         """Frames from the start, or from the key frame before a time."""
         import av
 
-        container, stream = _open(self.path)
+        container, stream = _open(self.path, self.limits)
         last = None
         with closing(container):
             try:
@@ -182,7 +189,9 @@ class Content:
     def size(self) -> tuple[int, int]:
         """Height and width of the first frame as it is to be seen."""
         for frame in self.decode_sound():
-            return upright_size(frame)
+            height, width = upright_size(frame)
+            self.limits.check_size(height, width, str(self.path))
+            return height, width
         raise _no_video(self.path, "has no frame that can be decoded")
 
     def pixels(self, frame: Any) -> UInt8[np.ndarray, "H W 3"]:
@@ -222,10 +231,10 @@ def _checksum(frame: Any) -> int:
 
 
 class FileVideo(Video):
-    def __init__(self, name: str, split: str, path: Path):
+    def __init__(self, name: str, split: str, path: Path, limits: Limits = DEFAULT_LIMITS):
         super().__init__(name, split)
         self.path = path
-        self._content = Content(path)
+        self._content = Content(path, limits)
 
     def __len__(self) -> int:
         return len(self._content.index.times)
@@ -267,7 +276,7 @@ class FileVideo(Video):
     @cached_property
     def _told(self) -> tuple[float | None, int | None]:
         """The rate and the number of frames, as the file says."""
-        container, stream = _open(self.path)
+        container, stream = _open(self.path, self._content.limits)
         with closing(container):
             rate = float(stream.average_rate) if stream.average_rate else None
             seconds = _told_seconds(stream)
@@ -297,9 +306,9 @@ def find(tree: Tree) -> Videos | None:
     names = _names(tree, paths)
     for path in paths:
         try:
-            container, _ = _open(path)
+            container, _ = _open(path, tree.limits)
             container.close()
-            videos.append(FileVideo(*names[path], path))
+            videos.append(FileVideo(*names[path], path, tree.limits))
         except BadInput as error:
             problems.append(str(error))
     return Videos(videos, "video files", tree.root, problems) if paths else None

@@ -6,6 +6,7 @@ import os
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
+from vonet.data.limits import DEFAULT_LIMITS, Limits
 from vonet.data.store import INDEX, is_store, open_store
 from vonet.data.tree import SPLITS, Tree, list_tree
 from vonet.data.video import Video, Videos
@@ -27,15 +28,15 @@ def add_layout(name: str, find: Callable[[Path], Sequence[Video]]) -> None:
     _OWN[name] = find
 
 
-def open(path: str | Path, split: str | None = None) -> Videos:
-    """The videos in a folder or file; of one split only if it is named.
+def open(path: str | Path, split: str | None = None, limits: Limits = DEFAULT_LIMITS) -> Videos:
+    """The videos in a folder or file; of one split only if it is named. `limits` bounds the memory of reading them.
 
     `problems` of the result has a sentence for everything that cannot be read.
     """
     if not str(path) or not os.path.exists(path):
         raise BadInput(f"there is nothing at {str(path)!r}; give the path of {POSSIBLE}")
     root = Path(path).absolute()
-    videos = open_store(root) if is_store(root) else _find_own(root) or _find(list_tree(root))
+    videos = open_store(root, limits) if is_store(root) else _find_own(root) or _find(list_tree(root, limits))
     return videos.in_split(SPLITS.get(split, split) if split else None)
 
 

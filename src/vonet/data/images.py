@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import struct
+import warnings
 import zlib
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -13,6 +14,7 @@ import numpy as np
 from jaxtyping import Bool, Integer, UInt8, UInt16
 from PIL import Image
 
+from vonet.data.limits import DEFAULT_LIMITS, Limits
 from vonet.errors import BadInput
 
 FORMATS = ("PNG", "JPEG", "BMP", "WEBP", "TIFF")
@@ -20,10 +22,18 @@ DEEP = ("I", "I;16", "I;16L", "I;16B", "I;16N")
 
 
 @contextmanager
-def opened(source: Path | memoryview, where: str, size: tuple[int, int] | None = None) -> Iterator[Image.Image]:
-    """The picture with only its header read. One that is not of the expected size (height, width) is refused."""
+def opened(
+    source: Path | memoryview, where: str, size: tuple[int, int] | None = None, limits: Limits | None = None
+) -> Iterator[Image.Image]:
+    """The picture with only its header read. One that is not of the expected size (height, width) or beyond the limits
+    is refused."""
     try:
-        with Image.open(source if isinstance(source, Path) else io.BytesIO(source), formats=FORMATS) as image:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", Image.DecompressionBombWarning)  # the limits are ours
+            found = Image.open(source if isinstance(source, Path) else io.BytesIO(source), formats=FORMATS)
+        with found as image:
+            if limits is not None:
+                limits.check_size(image.height, image.width, where)
             if size is not None and image.size[::-1] != size:
                 height, width = image.height, image.width
                 raise BadInput(
@@ -33,13 +43,16 @@ def opened(source: Path | memoryview, where: str, size: tuple[int, int] | None =
             yield image
     except BadInput:
         raise
+    except Image.DecompressionBombError:
+        most = 2 * (Image.MAX_IMAGE_PIXELS or 0) // 10**6
+        raise BadInput(f"{where} has more than {most} million pixels, which Pillow does not read: reduce it") from None
     except Exception:  # for a damaged picture Pillow raises nearly anything
         raise BadInput(f"{where} cannot be decoded: it is missing, damaged, cut short or no picture") from None
 
 
-def size_of(source: Path | memoryview, where: str) -> tuple[int, int]:
+def size_of(source: Path | memoryview, where: str, limits: Limits = DEFAULT_LIMITS) -> tuple[int, int]:
     """Height and width, from the header."""
-    with opened(source, where) as image:
+    with opened(source, where, limits=limits) as image:
         return image.height, image.width
 
 

@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 
 from vonet.data.find import open as open_videos
+from vonet.data.limits import DEFAULT_LIMITS, Limits
 from vonet.data.store import STORE, damaged
 from vonet.data.video import Video, Videos
 from vonet.data.work import check_workers, for_each
@@ -74,11 +75,11 @@ class Inspection:
         return "\n".join([*lines, *(f"problem: {problem}" for problem in self.problems)])
 
 
-def inspect(path: Path, full: bool, workers: int = 1) -> tuple[Inspection, Videos]:
+def inspect(path: Path, full: bool, workers: int = 1, limits: Limits = DEFAULT_LIMITS) -> tuple[Inspection, Videos]:
     """Lengths and sizes of all videos and the content of some; with `full`, all content and all checksums. Also gives
     the videos that can be read."""
     check_workers(workers)
-    videos = open_videos(path)
+    videos = open_videos(path, limits=limits)
     problems = list(videos.problems)
     lengths, sizes, good, with_ids = [], [], [], 0
     for video in videos:

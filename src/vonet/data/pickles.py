@@ -19,6 +19,7 @@ from typing import Any
 import numpy as np
 from jaxtyping import Integer, UInt8
 
+from vonet.data.limits import DEFAULT_LIMITS, Limits
 from vonet.data.tree import Tree, read_bytes, split_and_rest
 from vonet.data.video import Video, Videos
 from vonet.errors import BadInput
@@ -157,9 +158,9 @@ def _require(condition: bool) -> None:
         raise _Malformed
 
 
-def load(path: Path) -> dict[str, Any]:
+def load(path: Path, limits: Limits = DEFAULT_LIMITS) -> dict[str, Any]:
     """The dictionary in a pickle, read by the restricted unpickler."""
-    data = read_bytes(path)
+    data = read_bytes(path, limits)
     try:
         content = _Unpickler(io.BytesIO(data)).load()
     except BadInput as forbidden:
@@ -172,18 +173,20 @@ def load(path: Path) -> dict[str, Any]:
 
 
 class PickledVideo(Video):
-    def __init__(self, path: Path, name: str, split: str):
+    def __init__(self, path: Path, name: str, split: str, limits: Limits = DEFAULT_LIMITS):
         super().__init__(name, split)
         self.path = path
+        self._limits = limits
 
     @cached_property
     def _content(self) -> dict[str, Any]:
-        content = load(self.path)
+        content = load(self.path, self._limits)
         video = content.get("video")
         if not isinstance(video, np.ndarray) or video.dtype != np.uint8 or video.ndim != 4 or video.shape[3] != 3:
             raise BadInput(f"{self.path} has no 'video' of bytes with frames, rows, columns and 3 channels")
         if not video.size:
             raise BadInput(f"{self.path} has no frames; a video needs at least one")
+        self._limits.check_size(video.shape[1], video.shape[2], str(self.path))
         if "segmentations" in content:
             content["segmentations"] = self._squeezed(content["segmentations"], video.shape[:3])
         return content
@@ -226,5 +229,8 @@ def find(tree: Tree) -> Videos | None:
         return None
     told = [(split_and_rest(tree.below(path.parent))[0] or "train", name) for path, name in found]
     names = [name for _, name in told] if len(set(told)) == len(told) else [tree.place(path) for path, _ in found]
-    videos = [PickledVideo(path, name, split) for (path, _), name, (split, _) in zip(found, names, told, strict=True)]
+    videos = [
+        PickledVideo(path, name, split, tree.limits)
+        for (path, _), name, (split, _) in zip(found, names, told, strict=True)
+    ]
     return Videos(videos, "VONet's pickles", tree.root)

@@ -19,6 +19,7 @@ from jaxtyping import Integer, UInt8
 
 from vonet.data import images
 from vonet.data.files import is_video_file
+from vonet.data.limits import DEFAULT_LIMITS, Limits
 from vonet.data.tree import SPLITS, Tree, read_text, split_and_rest
 from vonet.data.video import Video, Videos
 from vonet.errors import BadInput
@@ -78,8 +79,9 @@ class Series:
 
 
 class PictureVideo(Video):
-    def __init__(self, name: str, split: str, series: Series):
+    def __init__(self, name: str, split: str, series: Series, limits: Limits = DEFAULT_LIMITS):
         super().__init__(name, split)
+        self._limits = limits
         self._frames = list(series.frames.values())
         self._masks = [] if series.unmasked else [series.masks[t] for t in series.frames]
 
@@ -88,7 +90,7 @@ class PictureVideo(Video):
 
     @cached_property
     def size(self) -> tuple[int, int]:
-        return images.size_of(self._frames[0], str(self._frames[0]))
+        return images.size_of(self._frames[0], str(self._frames[0]), self._limits)
 
     @property
     def has_ids(self) -> bool:
@@ -238,7 +240,7 @@ def _videos(tree: Tree, found: Sequence[Series]) -> list[Video]:
         name = "/".join(filter(None, (*rest, series.video))) or alone
         if paired and count[series.folder.name] == 1:
             name = series.folder.name
-        videos.append(PictureVideo(name, listed.get(series.folder.name, split or "train"), series))
+        videos.append(PictureVideo(name, listed.get(series.folder.name, split or "train"), series, tree.limits))
     return videos
 
 

@@ -15,6 +15,7 @@ import numpy as np
 
 from vonet.data.colour import is_grey
 from vonet.data.find import open as open_videos
+from vonet.data.limits import DEFAULT_LIMITS, Limits
 from vonet.data.resize import (
     DEFAULT_FIT,
     LEAST_SEEN,
@@ -71,7 +72,9 @@ class Prepared:
     notes: list[str]
 
 
-def prepare(path: Path | str, out: Path, config: PrepareConfig, workers: int) -> Prepared:
+def prepare(
+    path: Path | str, out: Path, config: PrepareConfig, workers: int, limits: Limits = DEFAULT_LIMITS
+) -> Prepared:
     """Make the store. Videos that cannot be read are problems; all others are prepared.
 
     An interrupted call continues when it is repeated. Later calls add new and changed videos and drop those that are
@@ -80,7 +83,7 @@ def prepare(path: Path | str, out: Path, config: PrepareConfig, workers: int) ->
     check_workers(workers)
     if out.resolve().is_relative_to(Path(path).resolve()):
         raise BadInput(f"{out} lies inside {path}, so it would be read as a part of it: choose a place outside")
-    videos = open_videos(path)
+    videos = open_videos(path, limits=limits)
     made_by = {"command": "prepare", "size": config.size, "fit": config.fit, "every": config.every}
     problems = list(videos.problems)
     odd: dict[str, list[str]] = defaultdict(list)

@@ -26,26 +26,30 @@ import zlib
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import ExitStack
 from functools import cached_property
+from math import prod
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 from jaxtyping import Integer, UInt8
 
+from vonet.data import npy
+from vonet.data.limits import DEFAULT_LIMITS, Limits
+from vonet.data.store_index import FORMAT, INDEX, VERSION, Entry, Inside, read_index
 from vonet.data.video import Video, Videos
 from vonet.errors import BadInput
 from vonet.writing import LOCK, PART, disc_refusals, only_writer, sync_file_system, written_aside
 
-FORMAT, VERSION = "vonet-store", 1
 STORE = "vonet store"
-INDEX, UNFINISHED = "index.json", "unfinished.json"
+UNFINISHED = "unfinished.json"
 BROKEN = (
     OSError,
     ValueError,
     KeyError,
     TypeError,
     EOFError,
-    RuntimeError,
+    IndexError,
+    RuntimeError,  # also RecursionError
     MemoryError,
     zipfile.BadZipFile,
     zlib.error,
@@ -126,11 +130,12 @@ def _smallest(values: np.ndarray) -> np.dtype:
 
 
 class StoredVideo(Video):
-    def __init__(self, root: Path, entry: Mapping[str, Any]):
-        super().__init__(str(entry["name"]), str(entry["split"]))
-        self.path = root / entry["file"]
-        self._length, self._size = int(entry["frames"]), (int(entry["height"]), int(entry["width"]))
-        self._has_ids, self._frames_at = bool(entry["ids"]), int(entry["frames_at"])
+    def __init__(self, root: Path, entry: Entry, limits: Limits = DEFAULT_LIMITS):
+        super().__init__(entry.name, entry.split)
+        self.path = root / entry.file
+        self._length, self._size = entry.frames, (entry.height, entry.width)
+        self._has_ids, self._frames_at = entry.ids, entry.frames_at
+        self._limits = limits
 
     def __len__(self) -> int:
         return self._length
@@ -159,32 +164,59 @@ class StoredVideo(Video):
     def _read_ids(self, start: int, stop: int) -> Integer[np.ndarray, "T H W"]:
         values, lengths, starts = self._runs
         runs = slice(starts[start], starts[stop])
-        try:
-            return np.repeat(values[runs], lengths[runs]).reshape(stop - start, *self._size)
-        except ValueError:
-            raise _broken(self.path) from None
+        shape = (stop - start, *self._size)
+        if lengths[runs].sum(dtype=np.uint64) != prod(shape):
+            raise _broken(self.path)
+        return np.repeat(values[runs], lengths[runs]).reshape(shape)
 
     @cached_property
     def _runs(self) -> tuple[np.ndarray, ...]:
-        return tuple(self._arrays(["ids_values", "ids_lengths", "ids_starts"]).values())
+        values, lengths, starts = self._arrays(["ids_values", "ids_lengths", "ids_starts"]).values()
+        whole = values.dtype.kind == lengths.dtype.kind == "u" and starts.dtype == np.int64
+        whole = whole and values.shape == lengths.shape == (values.size,) and starts.shape == (len(self) + 1,)
+        if not whole or starts[0] != 0 or starts[-1] != values.size or (np.diff(starts) < 1).any():
+            raise _broken(self.path)
+        return values, lengths, starts
 
     @cached_property
     def annotations(self) -> Mapping[str, Any]:
         """What about.json says, and the arrays beside it."""
         try:
             with zipfile.ZipFile(self.path) as archive:
-                about = json.loads(archive.read("about.json"))
+                about = _about(archive)
                 names = [n.removesuffix(".npy") for n in archive.namelist() if n.endswith(".npy")]
         except BROKEN:
             raise _broken(self.path) from None
         return about | self._arrays([n for n in names if n != "frames" and not n.startswith("ids_")])
 
     def _arrays(self, names: Sequence[str]) -> dict[str, np.ndarray]:
+        """Arrays of the file, which are limited in size together."""
+        found: dict[str, np.ndarray] = {}
         try:
-            with np.load(self.path, allow_pickle=False) as archive:
-                return {name: archive[name] for name in names}
+            with zipfile.ZipFile(self.path) as archive:
+                members = {name: archive.getinfo(f"{name}.npy") for name in names}
+                size = sum(member.file_size for member in members.values())
+                if size <= self._limits.gigabytes * 1e9:
+                    for name, member in members.items():
+                        with archive.open(member) as file:
+                            found[name] = npy.read_array(file, member.file_size)
         except BROKEN:
             raise _broken(self.path) from None
+        self._limits.check_bytes(size, f"what {self.path} holds besides frames")
+        return found
+
+
+ABOUT_BYTES = 64 << 20
+
+
+def _about(archive: zipfile.ZipFile) -> dict[str, Any]:
+    """What about.json says; raises one of `BROKEN` for anything but an object of a sane size."""
+    if archive.getinfo("about.json").file_size > ABOUT_BYTES:
+        raise ValueError
+    about = json.loads(archive.read("about.json"))
+    if not isinstance(about, dict):
+        raise TypeError
+    return about
 
 
 def _broken(path: Path) -> BadInput:
@@ -199,10 +231,9 @@ def describe(path: Path) -> dict[str, Any] | None:
                 return None
             names = archive.namelist()
             with archive.open("frames.npy") as member:
-                np.lib.format.read_magic(member)
-                shape, _, _ = np.lib.format.read_array_header_1_0(member)
+                (frames, height, width, _), _, _ = npy.read_header(member)
                 header = member.tell()
-            about = {"made_by": None, "source": "", **json.loads(archive.read("about.json"))}
+            about = {"made_by": None, "source": "", **_about(archive)}
             where = archive.getinfo("frames.npy").header_offset
         with path.open("rb") as file:
             file.seek(where + 26)
@@ -211,15 +242,16 @@ def describe(path: Path) -> dict[str, Any] | None:
             checksum = 0
             while block := file.read(1 << 20):
                 checksum = zlib.crc32(block, checksum)
+        about["name"]
     except BROKEN:
         return None
     return {
         "name": about["name"],
         "made_by": about["made_by"],
         "source": about["source"],
-        "frames": shape[0],
-        "height": shape[1],
-        "width": shape[2],
+        "frames": frames,
+        "height": height,
+        "width": width,
         "ids": "ids_values.npy" in names,
         "frames_at": where + 30 + int(lengths.sum()) + header,
         "bytes": path.stat().st_size,
@@ -260,7 +292,7 @@ class Store:
             aside.write_text(json.dumps(self.made_by, indent=1), encoding="utf-8")
         with disc_refusals(self.out):
             self._remove_parts()
-        self._indexed = {str(entry.get("file")) for entry in _old_entries(self.out)}
+        self._indexed = _indexed_files(self.out)
 
     def __exit__(self, *_: object) -> None:
         """The mark of being unfinished stays only where there is something to go on with."""
@@ -329,17 +361,18 @@ def _is_left_over(name: str) -> bool:
 def _made_by(marker: Path, out: Path) -> dict[str, Any] | None:
     """What the folder was begun with, if anything says so; the videos say it too, each for itself."""
     try:
-        return json.loads(marker.read_text(encoding="utf-8")) if marker.exists() else _read_index(out)["made_by"]
-    except ValueError:
+        made_by = json.loads(marker.read_text(encoding="utf-8")) if marker.exists() else read_index(out).made_by
+    except (ValueError, RecursionError):
         return None
+    return made_by if isinstance(made_by, dict) and made_by else None
 
 
-def _old_entries(out: Path) -> list[Mapping[str, Any]]:
+def _indexed_files(out: Path) -> set[str]:
     """Those of a finished store; none where it has no index, or a damaged one."""
     try:
-        return [entry for entry in _read_index(out)["videos"] if isinstance(entry, dict)]
-    except (BadInput, TypeError):
-        return []
+        return {entry.file for entry in read_index(out).videos}
+    except BadInput:
+        return set()
 
 
 def _difference(old: Mapping[str, Any], new: Mapping[str, Any]) -> str:
@@ -357,28 +390,32 @@ def is_store(folder: Path) -> bool:
         return FORMAT.encode() in index.read(1000) or any(folder.glob("*/[0-9]*.npz"))
 
 
-def open_store(root: Path) -> Videos:
-    """The videos of a store. Those whose file is missing or has the wrong size are problems, not videos."""
-    index = _read_index(root)
+def open_store(root: Path, limits: Limits = DEFAULT_LIMITS) -> Videos:
+    """The videos of a store. Those whose file is missing, has the wrong size or lies elsewhere are problems, not
+    videos."""
+    index = read_index(root, limits)
+    is_inside = Inside(root)
     videos, problems = [], []
-    for entry in index["videos"]:
+    for entry in index.videos:
+        video = StoredVideo(root, entry, limits)
         try:
-            video = StoredVideo(root, entry)
             found = video.path.stat().st_size if video.path.is_file() else None
-        except (KeyError, TypeError, ValueError):
-            raise _damaged_index(root) from None
-        if found == entry["bytes"]:
+            leads_out = found is not None and not is_inside(video.path)
+        except OSError:
+            found, leads_out = None, False
+        if leads_out:
+            problems.append(f"{video.path} is a link that leads out of the store: put the file itself there")
+        elif found == entry.bytes:
             videos.append(video)
         else:
-            seen = "is missing" if found is None else f"has {found} bytes instead of {entry['bytes']}"
+            seen = "is missing" if found is None else f"has {found} bytes instead of {entry.bytes}"
             problems.append(f"{video.path} {seen}: run the command that made this store again")
-    made_by = index["made_by"] if isinstance(index["made_by"], dict) else {}
-    return Videos(videos, STORE, root, problems, made_by)
+    return Videos(videos, STORE, root, problems, index.made_by)
 
 
 def damaged(root: Path, videos: Videos) -> list[str]:
     """Read everything: a sentence for each video whose checksum is wrong."""
-    checksums = {entry["file"]: entry["crc32"] for entry in _read_index(root)["videos"]}
+    checksums = {entry.file: entry.crc32 for entry in read_index(root).videos}
     problems = []
     for video in videos:
         assert isinstance(video, StoredVideo)
@@ -386,22 +423,3 @@ def damaged(root: Path, videos: Videos) -> list[str]:
         if found is None or found["crc32"] != checksums[video.path.relative_to(root).as_posix()]:
             problems.append(str(_broken(video.path)))
     return problems
-
-
-def _read_index(root: Path) -> dict[str, Any]:
-    path = root / INDEX
-    if not path.exists():
-        raise BadInput(f"{root} is a store that was never finished: run the command that made it again, it continues")
-    try:
-        index = json.loads(path.read_text(encoding="utf-8"))
-        version = index["version"] if index["format"] == FORMAT else None
-        index["videos"], index["made_by"]
-    except (OSError, ValueError, KeyError, TypeError):
-        raise _damaged_index(root) from None
-    if version != VERSION:
-        raise BadInput(f"{path} is of version {version}; this vonet reads version {VERSION}: make the store again")
-    return index
-
-
-def _damaged_index(root: Path) -> BadInput:
-    return BadInput(f"{root / INDEX} is damaged: run the command that made this store again, it writes a new one")

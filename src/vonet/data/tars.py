@@ -1,6 +1,7 @@
 """Webdataset tars: `0.video.npy` and `0.segmentations.npy` (VideoSAUR, SlotContrast), or the same with `.gz` (OCLF).
 
-Opening reads the headers of the tars only. Of an array that is not compressed, a range of frames is one read.
+Opening reads the headers of the tars only. Of an array that is not compressed, a range of frames is one read. A gzipped
+array is unpacked block by block, never as a whole.
 """
 
 from __future__ import annotations
@@ -19,6 +20,8 @@ from pathlib import Path, PurePosixPath
 import numpy as np
 from jaxtyping import Integer, UInt8
 
+from vonet.data import npy
+from vonet.data.limits import DEFAULT_LIMITS, Limits
 from vonet.data.tree import SPLITS, Tree, split_and_rest
 from vonet.data.video import Video, Videos
 from vonet.errors import BadInput
@@ -26,6 +29,7 @@ from vonet.errors import BadInput
 MEMBER = re.compile(r"(?P<key>[^.]+)\.(?P<array>video|segmentations)\.npy(?P<packed>\.gz)?")
 SPLIT = re.compile(r"(?:^|[-_.])(train|validation|val|test)(?=[-_.])")
 NPY_HEADER = 1 << 14
+BLOCK = 1 << 20
 
 
 @dataclass(frozen=True)
@@ -41,12 +45,12 @@ class Member:
     def where(self) -> str:
         return f"{self.name} in {self.tar}"
 
-    def bytes(self, limit: int | None = None) -> bytes:
-        size = self.size if limit is None else min(limit, self.size)
+    def bytes(self, start: int, count: int) -> bytes:
+        """Some bytes of it; fewer at its end."""
         try:
             with self.tar.open("rb") as file:
-                file.seek(self.offset)
-                return file.read(size)
+                file.seek(self.offset + start)
+                return file.read(max(0, min(count, self.size - start)))
         except OSError as error:
             raise BadInput(f"{self.where} cannot be read ({error.strerror})") from None
 
@@ -59,7 +63,7 @@ class PlainArray:
 
     def __init__(self, member: Member):
         self.member = member
-        self.shape, self.dtype, self._start = _header(member.bytes(NPY_HEADER), member)
+        self.shape, self.dtype, self._start = _header(member.bytes(0, NPY_HEADER), member)
         if self._start + prod(self.shape) * self.dtype.itemsize != member.size:
             raise member.damaged()
 
@@ -73,38 +77,66 @@ class PlainArray:
             raise self.member.damaged() from None
 
 
+class Unpacking:
+    """The bytes of a gzipped file in a tar from its start on, in the memory of what is taken at a time."""
+
+    def __init__(self, member: Member):
+        self._member = member
+        self._inflate = zlib.decompressobj(wbits=31)
+        self._packed, self._read = b"", 0
+
+    def take(self, count: int) -> bytes:
+        """The next `count` bytes; fewer at the end."""
+        parts = []
+        while count and not self._inflate.eof:
+            if not self._packed:
+                self._packed = self._member.bytes(self._read, BLOCK)
+                self._read += len(self._packed)
+                if not self._packed:
+                    break
+            try:
+                part = self._inflate.decompress(self._packed, count)
+            except zlib.error:
+                raise self._member.damaged() from None
+            self._packed = self._inflate.unconsumed_tail
+            parts.append(part)
+            count -= len(part)
+        return b"".join(parts)
+
+
 class PackedArray:
-    """A gzipped array in a tar. It is unpacked whole when it is first read, never to more than its header says."""
+    """A gzipped array in a tar. Reading forwards continues where the last read ended; reading backwards unpacks from
+    the start again."""
 
     def __init__(self, member: Member):
         self.member = member
-        self.shape, self.dtype, self._start = _header(self._unpack(NPY_HEADER), member)
+        self.shape, self.dtype, self._start = _header(Unpacking(member).take(NPY_HEADER), member)
+        self._restart()
 
-    def _unpack(self, limit: int) -> bytes:
-        try:
-            return zlib.decompressobj(wbits=31).decompress(self.member.bytes(), limit)
-        except zlib.error:
-            raise self.member.damaged() from None
-
-    @cached_property
-    def _all(self) -> np.ndarray:
-        size = self._start + prod(self.shape) * self.dtype.itemsize
-        raw = self._unpack(size)
-        if len(raw) != size:
-            raise self.member.damaged()
-        return np.frombuffer(raw, self.dtype, offset=self._start).reshape(self.shape)
+    def _restart(self) -> None:
+        self._unpacking, self._frame = Unpacking(self.member), 0
+        self._unpacking.take(self._start)
 
     def read(self, start: int, stop: int) -> np.ndarray:
-        return self._all[start:stop].copy()
+        each = prod(self.shape[1:]) * self.dtype.itemsize
+        if start < self._frame:
+            self._restart()
+        to_skip = (start - self._frame) * each
+        self._frame = stop
+        while to_skip > 0 and (skipped := len(self._unpacking.take(min(to_skip, BLOCK)))):
+            to_skip -= skipped
+        raw = self._unpacking.take((stop - start) * each)
+        if len(raw) != (stop - start) * each:
+            raise self.member.damaged()
+        return np.frombuffer(raw, self.dtype).reshape(stop - start, *self.shape[1:]).copy()
 
 
 def _header(data: bytes, member: Member) -> tuple[tuple[int, ...], np.dtype, int]:
     """Shape and type of an array, and where its numbers start."""
     file = io.BytesIO(data)
-    readers = {(1, 0): np.lib.format.read_array_header_1_0, (2, 0): np.lib.format.read_array_header_2_0}
     try:
-        shape, fortran, dtype = readers[np.lib.format.read_magic(file)](file)
-    except Exception:  # the header is a Python expression, and a damaged one fails in many ways
+        shape, fortran, dtype = npy.read_header(file)
+    except npy.BadHeader:
         raise member.damaged() from None
     if fortran or dtype.kind not in "ui":
         order = "Fortran" if fortran else "C"
@@ -117,9 +149,9 @@ def _array(member: Member) -> PlainArray | PackedArray:
 
 
 class TarVideo(Video):
-    def __init__(self, name: str, split: str, members: Mapping[str, Member]):
+    def __init__(self, name: str, split: str, members: Mapping[str, Member], limits: Limits = DEFAULT_LIMITS):
         super().__init__(name, split)
-        self._members = dict(members)
+        self._members, self._limits = dict(members), limits
 
     @cached_property
     def _video(self) -> PlainArray | PackedArray:
@@ -128,6 +160,7 @@ class TarVideo(Video):
             raise BadInput(f"{video.member.where} is {video.dtype} {video.shape} instead of bytes, T H W 3")
         if not prod(video.shape):
             raise BadInput(f"{video.member.where} has no frames; a video needs at least one")
+        self._limits.check_size(video.shape[1], video.shape[2], video.member.where)
         return video
 
     @cached_property
@@ -173,7 +206,10 @@ def find(tree: Tree) -> Videos | None:
         return None
     keys = [key for _, key, _ in found]
     names = keys if len(set(keys)) == len(keys) else [f"{tree.place(path)}/{key}" for path, key, _ in found]
-    made = [TarVideo(name, _split(tree, path), arrays) for name, (path, _, arrays) in zip(names, found, strict=True)]
+    made = [
+        TarVideo(name, _split(tree, path), arrays, tree.limits)
+        for name, (path, _, arrays) in zip(names, found, strict=True)
+    ]
     return Videos(made, "webdataset tars", tree.root, problems)
 
 

@@ -19,6 +19,7 @@ import numpy as np
 from jaxtyping import Float32, Integer, UInt8
 
 from vonet.data import images
+from vonet.data.limits import DEFAULT_LIMITS, Limits
 from vonet.data.records import Example, check_payload, index_records, map_file
 from vonet.data.tree import SPLITS, Tree, read_bytes, split_and_rest
 from vonet.data.video import Video, Videos
@@ -109,9 +110,9 @@ def _distinct(names: Sequence[str], places: Sequence[str]) -> list[str]:
 class RecordVideo(Video):
     """One record of MOVi. Beside frames and ids it has `annotations` and, by name, the heavy fields (`field`)."""
 
-    def __init__(self, record: Record, names: Names, number: int):
+    def __init__(self, record: Record, names: Names, number: int, limits: Limits = DEFAULT_LIMITS):
         self.split = record.shard.split
-        self._record, self._names, self._number = record, names, number
+        self._record, self._names, self._number, self._limits = record, names, number, limits
 
     @cached_property
     def name(self) -> str:  # type: ignore[override]
@@ -141,7 +142,7 @@ class RecordVideo(Video):
     @cached_property
     def size(self) -> tuple[int, int]:
         first = _pictures(self._unchecked, "video", self._record.where)[0]
-        return images.size_of(first, f"frame 0 of {self._record.where}")
+        return images.size_of(first, f"frame 0 of {self._record.where}", self._limits)
 
     @cached_property
     def has_ids(self) -> bool:
@@ -270,7 +271,7 @@ def _open_set(tree: Tree, shards: Sequence[Shard]) -> Videos:
         if wrong:
             problems.append(f"{shard.path} {wrong}")
     names = Names(records)
-    videos = [RecordVideo(record, names, number) for number, record in enumerate(records)]
+    videos = [RecordVideo(record, names, number, tree.limits) for number, record in enumerate(records)]
     return Videos(videos, f"TFDS shards of {shards[0].dataset}", tree.root, problems)
 
 
@@ -330,8 +331,8 @@ def _told_lengths(folders: set[Path]) -> tuple[dict[tuple[str, int], dict[int, i
             continue
         try:
             for split in json.loads(read_bytes(path))["splits"]:
-                lengths = [int(length) for length in split.get("shardLengths", ())]
+                lengths = [int(length) for length in split.get("shardLengths", ())]  # as numbers or as texts
                 told[SPLITS.get(split["name"], split["name"]), len(lengths)] = dict(enumerate(lengths))
-        except (ValueError, KeyError, TypeError, AttributeError, RecursionError):
+        except (ValueError, KeyError, TypeError, AttributeError, OverflowError, RecursionError):
             problems.append(f"{path} cannot be understood, so the numbers of records were not compared with it")
     return told, problems

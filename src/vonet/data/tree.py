@@ -8,6 +8,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from vonet.data.limits import DEFAULT_LIMITS, Limits
 from vonet.errors import BadInput
 
 SPLITS = {"train": "train", "validation": "validation", "val": "validation", "test": "test"}
@@ -15,11 +16,13 @@ SPLITS = {"train": "train", "validation": "validation", "val": "validation", "te
 
 @dataclass(frozen=True)
 class Tree:
-    """Folders and the names of the files in them, both in natural order; `root` is the path that was given."""
+    """Folders and the names of the files in them, both in natural order; `root` is the path that was given. `limits`
+    hold for the videos that are found."""
 
     root: Path
     folders: Mapping[Path, Sequence[str]]
     problems: Sequence[str] = ()
+    limits: Limits = DEFAULT_LIMITS
 
     @property
     def is_file(self) -> bool:
@@ -38,10 +41,10 @@ class Tree:
         return "/".join((*self.below(file.parent), file.stem))
 
 
-def list_tree(root: Path) -> Tree:
+def list_tree(root: Path, limits: Limits = DEFAULT_LIMITS) -> Tree:
     """Follows links, but visits no folder twice, so links that lead back up do no harm. What is hidden is left out."""
     if not root.is_dir():
-        return Tree(root, {root.parent: [root.name]})
+        return Tree(root, {root.parent: [root.name]}, limits=limits)
     folders: dict[Path, list[str]] = {}
     problems, seen, waiting = [], set(), [root]
     while waiting:
@@ -57,7 +60,7 @@ def list_tree(root: Path) -> Tree:
             inner, files = [], []
         folders[folder] = sorted(files, key=natural)
         waiting += [folder / name for name in sorted(inner, key=natural, reverse=True)]
-    return Tree(root, folders, problems)
+    return Tree(root, folders, problems, limits)
 
 
 def _entries(folder: Path) -> tuple[list[str], list[str]]:
@@ -96,8 +99,10 @@ def split_and_rest(folders: Sequence[str]) -> tuple[str | None, tuple[str, ...]]
     return None, tuple(folders)
 
 
-def read_bytes(path: Path) -> bytes:
+def read_bytes(path: Path, limits: Limits = DEFAULT_LIMITS) -> bytes:
+    """The whole file, if it is not too large for that."""
     try:
+        limits.check_bytes(path.stat().st_size, str(path))
         return path.read_bytes()
     except OSError as error:
         raise BadInput(f"{path} cannot be read ({error.strerror})") from None

@@ -13,6 +13,7 @@ from vonet.evaluation.protocol import SCORES
 from vonet.evaluation.references import REFERENCES
 from vonet.evaluation.report import EVALUATION, cell, read_evaluation
 from vonet.evaluation.spmot import TRACKING_SCORES, tracking_table
+from vonet.experiments.descriptions import fits
 
 COMPARED = ("fg_ari", "miou", "slots_per_object", "identity_switches")
 SAME = ("split", "protocol")
@@ -40,8 +41,9 @@ class Line:
 
     def tracking(self) -> dict[str, tuple[float, float]]:
         """Mean and standard deviation of the tracking scores in percent; empty where there are none."""
-        names = [name for name in TRACKING_SCORES if name in self.scores]
-        return {name: (self.scores[name], _number(self.std.get(name))) for name in names}
+        if not all(fits(self.scores.get(name), float) for name in TRACKING_SCORES):
+            return {}
+        return {name: (self.scores[name], _number(self.std.get(name))) for name in TRACKING_SCORES}
 
 
 @dataclass(frozen=True)
@@ -138,6 +140,9 @@ def _with_rows(file: Path) -> dict[str, Any]:
         raise BadInput(
             f"{file} has no scores of single videos; give the file that vonet evaluate wrote into its folder"
         )
+    whole = all(fits(row.get("split"), str) and fits(row.get("video"), str) for row in found["rows"])
+    if not whole or any(not {*COMPARED} <= scores.keys() for scores in (found, *found["trivial"].values())):
+        raise BadInput(f"{file} lacks some scores, or the names of its videos: run vonet evaluate again")
     return found
 
 

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 import vonet.data
+from vonet.data.limits import DEFAULT_LIMITS, Limits
 from vonet.data.video import Video
 from vonet.errors import BadInput, check_choice
 from vonet.evaluation import protocol as protocols
@@ -32,6 +33,7 @@ def evaluate(
     batch: int = 8,
     slots: int | None = None,
     masks: Enlargement | None = None,
+    limits: Limits = DEFAULT_LIMITS,
     progress: bool = True,
 ) -> Report | None:
     """Scores of the weights at `path` (or of a method by its name) on the videos at `data`.
@@ -47,7 +49,7 @@ def evaluate(
     keep_freed_memory()
     model, experiment = weights.load(path)
     checksum = weights.checksum(path)  # now: a training may replace the file meanwhile
-    everything = vonet.data.open(data, split=split)
+    everything = vonet.data.open(data, split, limits)
     chosen = everything[:videos]
     with joined_processes() as processes:
         model.to(processes.device)

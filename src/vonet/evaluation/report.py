@@ -17,6 +17,7 @@ from vonet.evaluation.references import MIXTURE, REFERENCES
 from vonet.evaluation.run import MODEL, OFFLINE, PERFECT, Row, summary, tracking_summary
 from vonet.evaluation.spmot import tracking_table
 from vonet.evaluation.trivial import TRIVIAL
+from vonet.experiments.descriptions import fits
 from vonet.writing import csv_cell, only_writer, remove_abandoned, written_aside
 
 HEADLINES = ("fg_ari", "miou")
@@ -148,15 +149,37 @@ class Report:
         return text.getvalue()
 
 
+Scores = Mapping[str, float]
+EXPECTED: dict[str, Any] = {
+    **dict.fromkeys(SCORES, float),
+    "std": Mapping[str, float | None],
+    "offline": Scores,
+    "trivial": Mapping[str, Scores],
+    "ceiling": Scores,
+    "paper": Scores,
+    **dict.fromkeys(("experiment", "weights", "data", "protocol", "checksum", "found_at", "verdict", "layout"), str),
+    **dict.fromkeys(("split", "dataset"), str | None),
+    **dict.fromkeys(("videos", "seeds", "slots", "parameters"), int),
+    "milliseconds": float | None,
+    "rows": list[Mapping[str, Any]],
+}
+"""Types of the values in the files of `vonet evaluate`, where they are there."""
+
+
 def read_evaluation(path: Path) -> dict[str, Any]:
-    """A file that `vonet evaluate` wrote."""
+    """A file that `vonet evaluate` wrote. Values of other types are refused."""
     try:
         found = json.loads(path.read_text(encoding="utf-8"))
-    except (OSError, ValueError):
+    except (OSError, ValueError, RecursionError):
         raise BadInput(f"{path} cannot be read; expected a JSON file that vonet evaluate wrote") from None
     wanted = {*HEADLINES, *HEADING, "std", "offline", "trivial", "ceiling", "paper", "weights"}
     if not isinstance(found, dict) or not wanted <= found.keys():
         raise BadInput(f"{path} is not an evaluation; possible are the JSON files that vonet evaluate writes")
+    wrong = [name for name, hint in EXPECTED.items() if name in found and not fits(found[name], hint)]
+    if "trivial" not in wrong:
+        wrong += [f"trivial {name}" for name, scores in found["trivial"].items() if not {*HEADLINES} <= scores.keys()]
+    if wrong:
+        raise BadInput(f"{path} has damaged values of {', '.join(wrong)}: run vonet evaluate again")
     return found
 
 

@@ -5,19 +5,27 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping, Sequence
 from dataclasses import fields, is_dataclass, replace
-from typing import Any, get_args, get_type_hints
+from typing import Any, get_args
 
 from vonet.errors import BadInput
+from vonet.experiments.descriptions import check_option, type_hints
 from vonet.experiments.experiment import Experiment
+from vonet.experiments.trial import trial_model
 
 
 def overridden(experiment: Experiment, changes: Sequence[str]) -> Experiment:
-    """Each change names an option by its path and gives a value of the same kind."""
+    """Each change names an option by its path and gives a value of the same kind. Together they must describe a model
+    that can be built."""
     for change in changes:
         path, equals, text = change.partition("=")
         if not equals:
             raise BadInput(f"Expected OPTION=VALUE, such as training.batch=16, got {change!r}.")
         experiment = _changed(experiment, path.split("."), text, path)
+    if changes:
+        try:
+            trial_model(experiment)
+        except BadInput as error:
+            raise BadInput(f"{' '.join(changes)} is refused: {error}") from None
     return experiment
 
 
@@ -26,9 +34,16 @@ def _changed(part: Any, path: Sequence[str], text: str, whole: str, optional: bo
         return _value(part, text, whole, optional)
     name, *rest = path
     if is_dataclass(part) and name in {option.name for option in fields(part)}:
-        may_be_none = type(None) in get_args(get_type_hints(type(part))[name])
-        changed = _changed(getattr(part, name), rest, text, whole, may_be_none)
-        return replace(part, **{name: changed})  # type: ignore[type-var]
+        hint = type_hints(type(part)).get(name, Any)
+        changed = _changed(getattr(part, name), rest, text, whole, type(None) in get_args(hint))
+        try:
+            made = replace(part, **{name: changed})  # type: ignore[type-var]
+        except (ArithmeticError, AttributeError, LookupError, TypeError) as error:
+            check_option(whole, changed, hint)
+            kind = type(part).__name__
+            raise BadInput(f"{whole}={text} is refused by {kind} ({error}): give another value") from None
+        check_option(whole, changed, hint)  # after the part's own checks, whose sentences say more
+        return made
     if isinstance(part, Mapping) and name in part:
         return {**part, name: _changed(part[name], rest, text, whole)}
     if part is None:
@@ -45,7 +60,7 @@ def _value(old: Any, text: str, whole: str, optional: bool) -> Any:
         return text
     try:
         new = json.loads(text)
-    except ValueError:
+    except (ValueError, RecursionError):
         new = text
     if isinstance(old, tuple) and isinstance(new, list):
         return _tuple(new)

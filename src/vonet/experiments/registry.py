@@ -125,6 +125,11 @@ def part(name: str) -> type | None:
     return {kind.__name__: kind for experiment in _OWN.values() for kind in parts(experiment)}.get(name)
 
 
+def is_ours(kind: type) -> bool:
+    """Whether it is a part of vonet."""
+    return kind.__name__ in _HOMES and part(kind.__name__) is kind
+
+
 def add_experiment(experiment: Experiment) -> None:
     """Register your own experiment by its name, for all commands and for reading its weights.
 

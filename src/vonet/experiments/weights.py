@@ -9,17 +9,18 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Mapping
-from dataclasses import fields, is_dataclass
 from pathlib import Path
 from typing import Any
 
 from safetensors import SafetensorError, safe_open
-from torch import nn
+from torch import Tensor, nn
 
 from vonet.data.known import KnownInput
 from vonet.errors import BadInput
 from vonet.experiments import hub, registry
+from vonet.experiments.descriptions import described, read_experiment
 from vonet.experiments.experiment import Experiment
+from vonet.experiments.trial import trial_model
 from vonet.writing import save_tensors, written_aside
 
 WEIGHTS, CONFIG = "model.safetensors", "config.json"
@@ -68,12 +69,29 @@ def load(path: Path | str) -> tuple[Any, Experiment]:
             f"{file} holds weights of vonet {version}, which this version cannot read: train again with this version, "
             "or use them with the version that wrote them"
         )
-    experiment = _read_experiment(facts["vonet"], file)
-    model = experiment.build_model()
-    if {name: t.shape for name, t in model.state_dict().items()} != {name: t.shape for name, t in tensors.items()}:
+    try:
+        experiment = read_experiment(facts["vonet"])
+    except BadInput as error:
+        raise BadInput(f"the description in {file} cannot be read ({error}). {OTHER_VERSION}") from None
+    return _ready(_model(experiment, tensors, file), experiment), experiment
+
+
+def _model(experiment: Experiment, tensors: Mapping[str, Tensor], file: Path) -> nn.Module:
+    """The model with these weights. It is compared with them before memory is taken for it."""
+    wanted = {name: tuple(tensor.shape) for name, tensor in tensors.items()}
+    try:
+        trial = trial_model(experiment, most_parameters=max(1000, 2 * len(tensors)))
+    except BadInput as error:
+        raise BadInput(f"the model that {file} describes is refused: {error}. {OTHER_VERSION}") from None
+    model = experiment.build_model() if trial is None or _shapes(trial) == wanted else trial
+    if _shapes(model) != wanted:
         raise BadInput(f"the weights in {file} do not fit the model that it describes. {OTHER_VERSION}")
     model.load_state_dict(tensors)
-    return _ready(model, experiment), experiment
+    return model
+
+
+def _shapes(model: nn.Module) -> dict[str, tuple[int, ...]]:
+    return {name: tuple(tensor.shape) for name, tensor in model.state_dict().items()}
 
 
 def _ready(model: Any, experiment: Experiment) -> Any:
@@ -118,40 +136,3 @@ def _file(path: Path | str) -> Path:
     if not Path(path).exists() and str(path) in shipped():
         path = SHIPPED / path
     return Path(path) / WEIGHTS if Path(path).is_dir() else Path(path)
-
-
-def described(value: Any) -> Any:
-    """As JSON; each part says what it is, for some have no options of their own."""
-    if is_dataclass(value):
-        options = {option.name: described(getattr(value, option.name)) for option in fields(value)}
-        return {"part": type(value).__name__, **options}
-    if isinstance(value, Mapping):
-        return {name: described(item) for name, item in value.items()}
-    return [described(item) for item in value] if isinstance(value, tuple) else value
-
-
-def _read_experiment(text: str, file: Path) -> Experiment:
-    try:
-        experiment = _built(json.loads(text))
-    except (ValueError, KeyError, TypeError, RecursionError) as error:
-        raise BadInput(f"the description in {file} cannot be read ({error}). {OTHER_VERSION}") from None
-    if not isinstance(experiment, Experiment):
-        raise BadInput(f"{file} describes no experiment")
-    return experiment
-
-
-def _built(value: Any) -> Any:
-    if isinstance(value, list):
-        return tuple(_built(item) for item in value)
-    if not isinstance(value, dict):
-        return value
-    built = {name: _built(item) for name, item in value.items() if name != "part"}
-    if "part" not in value:
-        return built
-    part = registry.part(value["part"])
-    if part is None:
-        raise BadInput(f"the unknown part {value['part']} (if it is of your own making: vonet --with YOURS.py)")
-    unknown = set(built) - {option.name for option in fields(part)}
-    if unknown:
-        raise BadInput(f"{value['part']} with the unknown options {', '.join(sorted(unknown))}")
-    return part(**built)

@@ -82,7 +82,7 @@ def _movi_level(about: Mapping[str, Any]) -> str | None:
 
 def _over_runs(name: str, runs: Sequence[Mapping[str, Any]]) -> Score:
     if len(runs) == 1:
-        return runs[0][name], runs[0]["std"][name]
+        return runs[0][name], runs[0]["std"].get(name)
     values = [run[name] for run in runs]
     return float(np.mean(values)), float(np.std(values, ddof=1))
 

@@ -23,7 +23,7 @@ def write_curves(path: Path, log: Sequence[Mapping[str, Any]], trivial: Mapping[
     from matplotlib import pyplot
 
     losses = [entry for entry in log if "losses" in entry]
-    scores = [entry for entry in log if "scores" in entry]
+    scores = [entry for entry in log if SCORES.keys() <= entry.get("scores", {}).keys()]
     names = list(losses[-1]["losses"]) if losses else []
     figure, panels = pyplot.subplots(1, len(names) + 1, figsize=(4 * (len(names) + 1), 3.5), squeeze=False)
     for panel, name in zip(panels[0], names, strict=False):

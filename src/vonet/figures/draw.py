@@ -12,6 +12,7 @@ import vonet.data
 from vonet.errors import BadInput
 from vonet.evaluation.report import read_evaluation
 from vonet.experiments import weights
+from vonet.experiments.descriptions import fits
 from vonet.figures.comparison import compared, method_name, write_bars, write_tables
 from vonet.figures.efficiency import write_attention, write_efficiency
 from vonet.figures.names import distinct_names, spoken_method
@@ -129,6 +130,12 @@ def _benchmark(path: Path) -> dict[str, Any] | None:
     """The times of attention that `make bench` measured, if that is what the file holds."""
     try:
         found = json.loads(path.read_text(encoding="utf-8"))
-    except (OSError, ValueError):
+    except (OSError, ValueError, RecursionError):
         return None
-    return found if isinstance(found, dict) and {"slots", "milliseconds"} == found.keys() else None
+    if not isinstance(found, dict) or {"slots", "milliseconds"} != found.keys():
+        return None
+    slots, times = found["slots"], found["milliseconds"]
+    whole = fits(slots, list[int]) and fits(times, Mapping[str, list[float]])
+    if not whole or any(len(of_method) != len(slots) for of_method in times.values()):
+        raise BadInput(f"{path} has damaged times; expected a time for each number of slots: run make bench again")
+    return found

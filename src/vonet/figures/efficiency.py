@@ -11,7 +11,9 @@ from vonet.figures.plots import SCORES, WIDTH, plotting, saved
 
 def write_efficiency(path: Path, logs: Mapping[str, Sequence[Mapping[str, Any]]]) -> list[Path]:
     """Scores against minutes of training, a curve for each run that was scored while it learned, if any."""
-    curves = {run: [entry for entry in log if "scores" in entry] for run, log in logs.items()}
+    curves = {
+        run: [entry for entry in log if SCORES.keys() <= entry.get("scores", {}).keys()] for run, log in logs.items()
+    }
     curves = {run: entries for run, entries in curves.items() if entries}
     if not curves:
         return []

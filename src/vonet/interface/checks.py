@@ -33,14 +33,20 @@ def check_frames(frames: Tensor, dimensions: str) -> None:
         raise BadInput(f"frames have values from {low:g} to {high:g}; expected [0, 1]: rescale them")
 
 
+MOST_SLOTS, LARGEST_SIDE = 10_000, 10_000
+"""More slots, or pixels in height or width, take more memory than any machine of today has."""
+
+
 def check_slots(slots: int) -> None:
-    if not isinstance(slots, int) or slots < 1:
-        raise BadInput(f"{slots} slots were asked for; a model needs a whole number of them, at least 1")
+    if not isinstance(slots, int) or not 1 <= slots <= MOST_SLOTS:
+        raise BadInput(f"{slots} slots were asked for; a model needs a whole number of them, 1 to {MOST_SLOTS}")
 
 
 def check_size(size: tuple[int, int]) -> None:
-    if len(size) != 2 or not all(isinstance(side, int) and side > 0 for side in size):
-        raise BadInput(f"size is {size}; it must be the height and width of frames, two positive integers")
+    if len(size) != 2 or not all(isinstance(side, int) and 1 <= side <= LARGEST_SIDE for side in size):
+        raise BadInput(
+            f"size is {size}; it must be the height and width of frames, two positive integers up to {LARGEST_SIDE}"
+        )
 
 
 def check_batch(batch: int) -> None:

@@ -5,6 +5,7 @@ Nothing touches the network unless a URL is given.
 
 from __future__ import annotations
 
+import os
 import re
 import sys
 from collections.abc import Iterator
@@ -20,6 +21,7 @@ from jaxtyping import Integer, UInt8
 
 import vonet.data
 from vonet.data.files import upright_pixels, upright_size
+from vonet.data.limits import DEFAULT_LIMITS, Limits
 from vonet.data.video import Shown, Video
 from vonet.errors import BadInput
 
@@ -37,18 +39,20 @@ class Place:
     kind: str | None = None
 
 
-def open_input(given: str | Path, split: str | None = None) -> tuple[list[Video], list[str]]:
+def open_input(
+    given: str | Path, split: str | None = None, limits: Limits = DEFAULT_LIMITS
+) -> tuple[list[Video], list[str]]:
     """The videos of an input, and a sentence for everything that cannot be read."""
     place = live_place(str(given))
     if place is not None:
-        return [LiveVideo(place)], []
-    videos = vonet.data.open(given, split)
+        return [LiveVideo(place, limits)], []
+    videos = vonet.data.open(given, split, limits)
     return [videos[i] for i in range(len(videos))], videos.problems
 
 
 def live_place(given: str, system: str = sys.platform) -> Place | None:
     """The camera or URL that is meant; None for a path."""
-    if given.startswith(CAMERA) and not Path(given).exists():
+    if given.startswith(CAMERA) and not os.path.exists(given):
         return _camera(given, given.removeprefix(CAMERA), system)
     if re.match(r"[A-Za-z][A-Za-z0-9+.-]+://", given):
         try:
@@ -77,9 +81,9 @@ class LiveVideo(Video):
 
     can_be_read_again = False
 
-    def __init__(self, place: Place):
+    def __init__(self, place: Place, limits: Limits = DEFAULT_LIMITS):
         super().__init__(_name(place))
-        self.place = place
+        self.place, self._limits = place, limits
         self._damage: str | None = None
 
     @cached_property
@@ -106,9 +110,12 @@ class LiveVideo(Video):
             try:
                 for number, frame in enumerate(container.decode(stream)):
                     size = upright_size(frame) if size is None else size
+                    self._limits.check_size(*size, self.place.spoken)
                     first = frame.time if first is None else first
                     seconds = None if frame.time is None or first is None else frame.time - first
                     yield Shown(number, seconds, partial(upright_pixels, frame, size))
+            except BadInput:
+                raise
             except (av.FFmpegError, OSError, ValueError) as error:
                 after = "" if seconds is None else f" after second {seconds:.2f}"
                 self._damage = f"{self.place.spoken} broke off{after} ({self._why(error)})"

@@ -18,6 +18,7 @@ from tqdm import tqdm
 
 import vonet
 from vonet.data.files import FileVideo
+from vonet.data.limits import DEFAULT_LIMITS, Limits
 from vonet.data.video import Shown, Video
 from vonet.data.work import stop_signals
 from vonet.errors import BadInput
@@ -152,6 +153,7 @@ def segment_to_files(
     write: Sequence[str] = DEFAULT,
     overwrite: bool = False,
     options: SegmentOptions | None = None,
+    limits: Limits = DEFAULT_LIMITS,
     say: Callable[[Segmented], None] = lambda done: None,
 ) -> list[Segmented]:
     """Each video into a folder of its own below `out`, which appears when it is whole. Ctrl-C ends the current video
@@ -160,7 +162,7 @@ def segment_to_files(
     writers = chosen(write)
     model = load_model(weights)
     options.check(model)
-    sets = [open_input(given, split) for given in inputs]
+    sets = [open_input(given, split, limits) for given in inputs]
     videos = [video for found, _ in sets for video in found]
     for path in inputs:
         if Path(path).is_dir() and out.resolve().is_relative_to(Path(path).resolve()):

@@ -24,11 +24,11 @@ class _Point:
 
 def _point(option: str, moment: Moment) -> _Point:
     text = str(moment).strip()
-    if re.fullmatch(r"\d+", text):
+    if re.fullmatch(r"\d{1,18}", text):
         return _Point(frame=int(text))
     if told := re.fullmatch(r"(\d+(?:\.\d*)?)s", text):
         return _Point(second=float(told[1]))
-    if told := re.fullmatch(r"(?:(\d+):)?(\d+):(\d+(?:\.\d*)?)", text):
+    if told := re.fullmatch(r"(?:(\d{1,9}):)?(\d{1,9}):(\d+(?:\.\d*)?)", text):
         return _Point(second=3600 * int(told[1] or 0) + 60 * int(told[2]) + float(told[3]))
     raise BadInput(f"{option} is {text!r}; possible are a frame (250), seconds (4.5s) or a clock (1:30)")
 

@@ -8,7 +8,8 @@ the loss left its band (band.py). It is replaced last, so a crash at any moment 
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Mapping
+import math
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -89,12 +90,29 @@ def go_back(run: Path, about: Mapping[str, Any], processes: Processes) -> None:
 
 def latest(run: Path) -> dict[str, Any] | None:
     """The description of the last complete checkpoint; None where there is none."""
+    path = run / FOLDER / LATEST
     try:
-        return json.loads((run / FOLDER / LATEST).read_text(encoding="utf-8"))
+        found = json.loads(path.read_text(encoding="utf-8"))
     except FileNotFoundError:
         return None
-    except (OSError, ValueError):
-        raise BadInput(f"{run / FOLDER / LATEST} is damaged: delete it to start a new run") from None
+    except (OSError, ValueError, RecursionError):
+        found = None
+    if not _is_description(found):
+        raise BadInput(f"{path} is damaged: delete it to start a new run")
+    return found
+
+
+def _is_description(found: object) -> bool:
+    """Whether it has the values that reading it relies on. Older checkpoints lack some texts."""
+    if not isinstance(found, dict):
+        return False
+    numbers = all(type(found.get(name)) is int and 0 <= found[name] < 10**8 for name in ("update", "processes"))
+    texts = all(
+        type(found.get(name, "")) is str and "\0" not in found.get(name, "") for name in ("job", "path", "precision")
+    )
+    good = found.get("good")
+    numbers = numbers and (good is None or _is_description(good))
+    return numbers and texts and isinstance(found.get("experiment", {}), dict)
 
 
 def load(run: Path, processes: Processes) -> list[Memory]:
@@ -112,5 +130,26 @@ def _read(path: Path) -> Memory:
         with safe_open(path, framework="pt") as stored:
             facts = json.loads(stored.metadata()["facts"])
             return {name: stored.get_tensor(name) for name in stored.keys()}, facts  # noqa: SIM118
-    except (SafetensorError, OSError, KeyError, ValueError, TypeError):
+    except (SafetensorError, OSError, KeyError, ValueError, TypeError, RecursionError):
         raise BadInput(f"{path} is missing or damaged: it cannot be resumed from") from None
+
+
+def recall(training: Any, memories: Sequence[Memory], run: Path, of_others: bool = False) -> float:
+    """Restore a training (`loop.Training`) from the parts that `load` read. Returns the seconds that it took so far.
+
+    of_others: whether another number of processes wrote them.
+    """
+    try:
+        if of_others:
+            training.recall_of_others(memories)
+        else:
+            training.recall(memories[0])
+        seconds = float(memories[0][1]["seconds"])
+        if not 0 <= seconds < math.inf:
+            raise ValueError(f"{seconds} seconds of training")
+    except Exception as error:  # tensors of other names or shapes, and values of other types
+        raise BadInput(
+            f"the checkpoint in {run / FOLDER} does not fit this training ({type(error).__name__}: {error}): it is "
+            "damaged, and it cannot be resumed from"
+        ) from None
+    return seconds

@@ -6,7 +6,12 @@ import json
 from pathlib import Path
 from typing import Any
 
+from vonet.errors import BadInput
 from vonet.writing import disc_refusals, sync_to_disk, written_aside
+
+GROUPS = ("losses", "norms", "scores")
+"""Keys of an entry that hold numbers by name."""
+LARGEST = 1e300
 
 
 class Log:
@@ -30,11 +35,37 @@ class Log:
 
 
 def read(path: Path) -> list[dict[str, Any]]:
-    """The complete lines; a crash or a full disk may have torn one."""
-    entries = []
-    for line in path.read_text(encoding="utf-8", errors="replace").splitlines() if path.exists() else ():
+    """The complete lines; a crash or a full disk may have truncated one. A line that is no entry is left out too."""
+    try:
+        text = path.read_text(encoding="utf-8", errors="replace") if path.exists() else ""
+    except OSError as error:
+        raise BadInput(f"{path} cannot be read ({error.strerror}): delete it to go on without it") from None
+    entries: list[dict[str, Any]] = []
+    for line in text.splitlines():
         try:
-            entries.append(json.loads(line))
-        except ValueError:
+            entry = json.loads(line)
+        except (ValueError, RecursionError):
             continue
-    return [entry for entry in entries if isinstance(entry, dict) and "update" in entry]
+        if _is_entry(entry) and _is_like(entry, entries):
+            entries.append(entry)
+    return entries
+
+
+def _is_entry(entry: object) -> bool:
+    """Whether it has an update and the seconds of training until then, and numbers where numbers belong."""
+    if not isinstance(entry, dict) or type(entry.get("update")) is not int or not 0 <= entry["update"] < 2**53:
+        return False
+    groups = [entry.get(group, {}) for group in GROUPS]
+    if not all(isinstance(group, dict) for group in groups):
+        return False
+    numbers = [entry.get("seconds"), *(number for group in groups for number in group.values())]
+    return all(type(number) in (int, float) and abs(number) <= LARGEST for number in numbers if number == number)
+
+
+def _is_like(entry: dict[str, Any], earlier: list[dict[str, Any]]) -> bool:
+    """Whether it names the same losses or scores as earlier entries, so that they make curves."""
+    for group in ("losses", "scores"):
+        before = next((other for other in earlier if group in other), entry)
+        if group in entry and entry[group].keys() != before[group].keys():
+            return False
+    return True

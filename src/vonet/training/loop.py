@@ -208,6 +208,8 @@ class Training:
             moments.setdefault(int(number), {})[key] = tensor
         self.optimizer.recall(moments)
         self.update = facts["update"]
+        if type(self.update) is not int or self.update < 0:
+            raise BadInput(f"the update is {self.update!r}; expected a whole number, 0 or more")
         if "band" in facts:  # older checkpoints have none
             self.band.recall(facts["band"])
         return parts

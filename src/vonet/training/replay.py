@@ -178,6 +178,27 @@ class Replay:
         self._states = _below("states.", tensors)
         self.watched_frames, self._to_watch = facts["watched_frames"], list(facts["to_watch"])
         set_random_state(self._rng, facts["random"])
+        self._check_recalled()
+
+    def _check_recalled(self) -> None:
+        """Refuse references to videos and frames that do not exist, which would end the training much later."""
+        lengths = self._footage.lengths
+        filled = min(self.watched_frames, self.config.length)
+        if type(self.watched_frames) is not int or self.watched_frames < 0:
+            raise BadInput(f"{self.watched_frames} frames in the rollout")
+        if not all(type(video) is int and 0 <= video < len(lengths) for video in self._to_watch):
+            raise BadInput("a video of the rollout does not exist")
+        if not ((self._video >= 0) & (self._video < len(lengths))).all():
+            raise BadInput("a video of the rollout does not exist")
+        videos, frames = self._videos[:, :filled], self._frames[:, :filled]
+        if (
+            not ((videos >= 0) & (videos < len(lengths))).all()
+            or not ((frames >= 0) & (frames < lengths[videos])).all()
+        ):
+            raise BadInput("a frame in the replay buffer does not exist")
+        shape = (self.config.videos, self.config.length)
+        if not all(tensor.shape[:2] == shape for tensor in self._states.values()) or bool(filled) != bool(self._states):
+            raise BadInput("the states in the replay buffer are not those of its frames")
 
     def recall_of_others(self, memories: Sequence[Memory], rank: int, rng: np.random.Generator) -> None:
         """The videos of all rollouts in a row, dealt out to the processes one after the other; where there are fewer

@@ -160,7 +160,7 @@ def _restarted(out: Path, processes: Processes) -> bool:
     died counts a restart, and a shared folder may show a new file late, so one process that knows of it is enough."""
     found = checkpoint.latest(out)
     counted = int(os.environ.get("TORCHELASTIC_RESTART_COUNT", "0")) > 0
-    ours = found is not None and found["job"] == _job()
+    ours = found is not None and found.get("job", "") == _job()
     return any_process(counted, processes) and any_process(ours, processes)
 
 
@@ -259,14 +259,12 @@ class Run:
     def _recall(self) -> None:
         found = checkpoint.latest(self.out) or {}
         memories = checkpoint.load(self.out, self.processes)
-        if found["processes"] == self.processes.count:
-            self.training.recall(memories[0])
-        else:
-            self.training.recall_of_others(memories)
+        of_others = found["processes"] != self.processes.count
+        self.seconds = checkpoint.recall(self.training, memories, self.out, of_others)
+        if of_others:
             self._tell_other_number(found["processes"])
         self._saved = {"update": found["update"], "processes": found["processes"]}
         self._good = found.get("good")
-        self.seconds = memories[0][1]["seconds"]
         if not all_the_same(self.training.update, self.processes):
             raise BadInput(f"the processes see different checkpoints in {self.out}: is it a folder that they share?")
         if self.processes.is_first:

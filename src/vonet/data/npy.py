@@ -1,0 +1,48 @@
+"""Headers of numpy's arrays in files, checked before anything is allocated for what they claim."""
+
+from __future__ import annotations
+
+from io import BufferedIOBase
+from math import prod
+from typing import IO
+
+import numpy as np
+
+LARGEST = 1 << 48
+"""Bytes. No file has more, and 64-bit arithmetic on such numbers is exact."""
+_READERS = {(1, 0): np.lib.format.read_array_header_1_0, (2, 0): np.lib.format.read_array_header_2_0}
+
+
+class BadHeader(ValueError):
+    """What stands there is not the header of an array."""
+
+
+def read_header(file: IO[bytes] | BufferedIOBase) -> tuple[tuple[int, ...], bool, np.dtype]:
+    """Shape, whether the array is in Fortran order, and type. Afterwards `file` is at the first number.
+
+    Raises `BadHeader` for anything else, including shapes that are negative or beyond every file's size.
+    """
+    try:
+        shape, fortran, dtype = _READERS[np.lib.format.read_magic(file)](file)
+    except Exception:  # the header is a Python expression, and a damaged one fails in many ways
+        raise BadHeader from None
+    if len(shape) > 32 or not all(type(side) is int and 0 <= side <= LARGEST for side in shape):
+        raise BadHeader
+    if prod(shape) * dtype.itemsize > LARGEST:
+        raise BadHeader
+    return shape, bool(fortran), dtype
+
+
+def read_array(file: IO[bytes] | BufferedIOBase, size: int) -> np.ndarray:
+    """The array in a file of `size` bytes, neither fewer nor more. Arrays of Python objects are refused: they are
+    pickles."""
+    shape, fortran, dtype = read_header(file)
+    count = prod(shape)
+    if dtype.hasobject or file.tell() + count * dtype.itemsize != size:
+        raise BadHeader
+    data = file.read(count * dtype.itemsize)
+    if len(data) != count * dtype.itemsize:
+        raise BadHeader
+    if not dtype.itemsize:
+        return np.zeros(shape, dtype)
+    return np.frombuffer(data, dtype).reshape(shape, order="F" if fortran else "C").copy()
