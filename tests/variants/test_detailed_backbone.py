@@ -3,7 +3,6 @@
 import torch
 import torch.nn.functional as F
 
-from vonet import experiments
 from vonet.experiments.closeup import closeup_model, fine_model
 from vonet.interface import Clip
 from vonet.variants.detailed_backbone import DetailedBackboneConfig
@@ -47,6 +46,6 @@ def test_weights_without_detail_go_on_where_they_were_in_a_finer_model():
 
 
 def test_a_cell_of_the_u_net_and_the_smallest_area_stay_the_same_in_pixels():
-    coarse, finer = closeup_model(), experiments.get("vonet-closeup-fine").model
+    coarse, finer = closeup_model(), fine_model(AlignmentConfig())
     assert coarse.attention.reduction * coarse.backbone.stride == finer.attention.reduction
     assert coarse.slot_encoder.smallest_area * coarse.backbone.stride**2 == finer.slot_encoder.smallest_area

@@ -55,26 +55,6 @@ def vonet_closeup() -> Experiment[VONetConfig]:
     )
 
 
-def vonet_closeup_fine() -> Experiment[VONetConfig]:
-    """`vonet-closeup` with masks as fine as the frames, which learn outlines from the pixels; more varied replay."""
-    updates = 16_000
-    training = closeup_training(
-        updates,
-        ramp=(1_000, 2_500),
-        kl=Schedule(((0, 0.0), (6_000, 0.2 / SLOT_DIM))),
-        replay=replace(REPLAY, videos=16, length=512),
-    )
-    alignment = Schedule(((750, 0.0), (1_250, 0.1), (2_500, 0.1), (4_000, 0.2)))
-    return Experiment(
-        name="vonet-closeup-fine",
-        summary="vonet-closeup with masks of 32x32 cells",
-        dataset="closeup-a",
-        cost="an hour on one CPU core",
-        model=fine_model(AlignmentConfig(sigma=Schedule(((1_250, 0.5), (4_000, 0.05)), curve="halving"))),
-        training=replace(training, weights={**training.weights, "alignment": alignment}),
-    )
-
-
 def fine_model(
     alignment: AlignmentConfig, size: tuple[int, int] = (32, 32), slots: int = 5, unet_cell: int = 4, reduction: int = 2
 ) -> VONetConfig:

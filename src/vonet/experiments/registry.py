@@ -36,7 +36,6 @@ class _Entry:
 def _entries() -> Iterator[tuple[str, _Entry]]:
     yield "vonet-sprites", _Entry("sprites", "vonet_sprites")
     yield "vonet-closeup", _Entry("closeup", "vonet_closeup")
-    yield "vonet-closeup-fine", _Entry("closeup", "vonet_closeup_fine")
     yield "vonet-closeup-quick", _Entry("closeup", "vonet_closeup_quick")
     yield "vonet-laptop", _Entry("laptop", "vonet_laptop")
     yield "vonet-spmot", _Entry("spmot", "vonet_spmot")
