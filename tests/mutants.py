@@ -83,14 +83,14 @@ MUTATIONS = [
         "model/attention.py",
         "self.scale = slot_dim**-0.5",
         "self.scale = slot_dim**-1.0",
-        MODEL + "test_the_encoder_equals_its_plain_form",
+        MODEL + "test_estimated_masks_are_the_softmax_of_products_over_the_root_of_the_width",
     ),
     Mutation(
         "features are averaged over the mask, not over the frame",
         "model/slots.py",
         "return masks / masks.shape[-1]",
         "return masks / masks.sum(-1, keepdim=True)",
-        MODEL + "test_an_empty_slot_pools_nothing_and_a_whole_one_its_mean",
+        MODEL + "test_a_slot_with_half_the_frame_has_half_the_mean",
     ),
     Mutation(
         "the trajectory has no residual",
@@ -385,9 +385,9 @@ MUTATIONS = [
     Mutation(
         "pickles may call anything",
         "data/pickles.py",
-        "        return KNOWN[module, name]\n",
-        "        return KNOWN[module, name]\n\n    def load_reduce(self) -> None:\n        self.stack.pop()\n",
-        BAD + "test_pickles_that_claim_much_get_little data/test_readers.py::test_pickles",
+        "        if (module, name) not in KNOWN:\n",
+        "        if (module, name) not in KNOWN:\n            return super().find_class(module, name)\n        if not KNOWN:\n",
+        BAD + "test_malicious_pickles_are_not_run",
     ),
     Mutation(
         "an index may point outside its store",

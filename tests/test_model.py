@@ -208,6 +208,23 @@ def test_an_empty_slot_pools_nothing_and_a_whole_one_its_mean():
     torch.testing.assert_close(pooled[1], of_whole * 36e-4 / 2)
 
 
+def test_a_slot_with_half_the_frame_has_half_the_mean():
+    """The paper averages over the frame, not over the mask."""
+    module = SlotEncoderConfig().build(4, 5)
+    features = torch.randn(1, 4, 6, 6)
+    shares = torch.tensor([0.5, 0.25, 0.25])[None, :, None, None].expand(1, 3, 6, 6)
+    mean = module.value(features.mean((2, 3)))
+    torch.testing.assert_close(module(features, shares.log()), torch.stack([mean / 2, mean / 4, mean / 4], dim=1))
+
+
+def test_estimated_masks_are_the_softmax_of_products_over_the_root_of_the_width():
+    module = DotAttentionConfig().build(4, 16, (6, 6))
+    features, context = torch.randn(2, 4, 6, 6), torch.randn(2, 3, 16)
+    keys = module.key(features.permute(0, 2, 3, 1))
+    wanted = (torch.einsum("bhwd,bkd->bkhw", keys, context) / 4).softmax(1)
+    torch.testing.assert_close(module(features, context).exp(), wanted)
+
+
 def test_the_trajectory_is_a_gru_an_mlp_and_a_norm():
     module = Trajectory(TrajectoryConfig(), slot_dim=6).double()
     with torch.no_grad():
