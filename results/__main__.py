@@ -13,6 +13,9 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 from statistics import mean, stdev
 
+from vonet import experiments
+from vonet.evaluation.spmot import PUBLISHED, TRACKING_SCORES
+
 HERE = Path(__file__).parent
 RETIRED = HERE / "retired"
 README, METHODS, LOG = (HERE.parent / name for name in ("README.md", "docs/methods.md", "docs/log.md"))
@@ -92,19 +95,53 @@ def sprites_table() -> str:
     return _table(["method"], SCORES.values(), rows)
 
 
-def closeup_table() -> str:
-    """`vonet-closeup` beside the same model untrained and beside methods without learning."""
-    folder = HERE / "vonet-closeup"
+def learned_table(experiment: str) -> str:
+    """A trained VONet beside the same model untrained and beside methods without learning. `start`: before its own
+    training, with the weights that it starts from."""
+    folder = HERE / experiment
     trained, untrained = seeds_of(folder), [means_of(folder / "untrained.csv")]
     rows = [
-        ["`vonet-closeup`, streaming", *_cells(trained, "model")],
-        ["`vonet-closeup`, offline", *_cells(trained, "offline")],
+        [f"`{experiment}`, streaming", *_cells(trained, "model")],
+        [f"`{experiment}`, offline", *_cells(trained, "offline")],
+    ]
+    if (folder / "start.csv").exists():
+        start = experiments.get(experiment).start
+        rows.append([f"the weights of `{start}`", *_cells([means_of(folder / "start.csv")], "model")])
+    rows += [
         ["the same, untrained", *_cells(untrained, "model")],
         ["`mixture` (no learning)", *_cells(trained[:1], "mixture (no learning)")],
         ["k-means", *_cells(trained[:1], "k-means")],
         ["blocks", *_cells(trained[:1], "blocks")],
     ]
     return _table(["method"], SCORES.values(), rows)
+
+
+def spmot_table() -> str:
+    """`vonet-spmot` on the test clips, beside the published table, itself untrained, and methods without learning."""
+    folder = HERE / "vonet-spmot"
+    seeds = [json.loads(path.read_text(encoding="utf-8")) for path in sorted(folder.glob("seed*.json"))]
+    others = {
+        name: json.loads((folder / f"{name}.json").read_text(encoding="utf-8")) for name in ("start", "untrained")
+    }
+
+    def row(name: str, found: list[Mapping[str, float]]) -> list[str]:
+        cells = []
+        for score in TRACKING_SCORES:
+            values = [one[score] for one in found]
+            spread = f" ± {stdev(values):.1f}" if len(values) > 1 else ""
+            cells.append(f"{mean(values):.1f}{spread}")
+        return [name, *cells]
+
+    rows = [
+        [name, *(f"{score:.1f} ± {std:.1f}" for score, std in scores.values())] for name, scores in PUBLISHED.items()
+    ]
+    rows += [
+        row("`vonet-spmot` (ours)", seeds),
+        row("the weights of `vonet-closeup`", [others["start"]]),
+        row("the same, untrained", [others["untrained"]]),
+        *(row(f"{method}", [seeds[0]["trivial"][method]]) for method in ("mixture (no learning)", "k-means", "blocks")),
+    ]
+    return _table(["method"], TRACKING_SCORES.values(), rows)
 
 
 def methods_table() -> str:
@@ -122,9 +159,14 @@ def methods_table() -> str:
 def tables() -> dict[Path, dict[str, str]]:
     """What each page shows, by the name in its marker."""
     return {
-        README: {"closeup": closeup_table(), "mixture": mixture_table(["level-a", "movi-a"])},
+        README: {"closeup": learned_table("vonet-closeup"), "mixture": mixture_table(["level-a", "movi-a"])},
         METHODS: {"mixture": mixture_table(MIXTURE)},
-        LOG: {"sprites": sprites_table(), "methods": methods_table()},
+        LOG: {
+            "spmot": spmot_table(),
+            "laptop": learned_table("vonet-laptop"),
+            "sprites": sprites_table(),
+            "methods": methods_table(),
+        },
     }
 
 

@@ -158,8 +158,8 @@ MUTATIONS = [
     Mutation(
         "the attention's gradient reaches the decoder's masks",
         "variants/object_decoder.py",
-        "of_attention = divergence(log_alphas.detach(), log_masks)",
-        "of_attention = divergence(log_alphas, log_masks)",
+        "target = log_alphas.detach()",
+        "target = log_alphas",
         PAINTER + "test_the_two_masks_teach_each_other_and_each_is_fixed_while_it_teaches",
     ),
     Mutation(
@@ -386,7 +386,8 @@ MUTATIONS = [
         "pickles may call anything",
         "data/pickles.py",
         "        if (module, name) not in KNOWN:\n",
-        "        if (module, name) not in KNOWN:\n            return super().find_class(module, name)\n        if not KNOWN:\n",
+        "        if (module, name) not in KNOWN:\n            return super().find_class(module, name)\n"
+        "        if not KNOWN:\n",
         BAD + "test_malicious_pickles_are_not_run",
     ),
     Mutation(
@@ -435,16 +436,38 @@ MUTATIONS = [
     Mutation(
         "a file is renamed before it is written",
         "writing.py",
-        "            yield aside\n            aside.replace(path)\n",
-        "            aside.touch()\n            aside.replace(path)\n            yield path\n",
+        "            yield aside\n            if sync:\n                sync_to_disk(aside)\n"
+        "            os.replace(aside, path)\n",
+        "            aside.touch()\n            os.replace(aside, path)\n            yield path\n",
         STORE + "test_a_full_disc_is_said_and_leaves_nothing_half",
     ),
     Mutation(
         "an abandoned part is left behind",
         "writing.py",
-        "            aside.replace(path)\n        finally:\n            aside.unlink(missing_ok=True)\n",
-        "            aside.replace(path)\n        finally:\n            pass\n",
+        "sync_to_disk(path.parent)\n        finally:\n            aside.unlink(missing_ok=True)\n",
+        "sync_to_disk(path.parent)\n        finally:\n            pass\n",
         STORE + "test_a_full_disc_is_said_and_leaves_nothing_half",
+    ),
+    Mutation(
+        "a file is renamed before the disk holds it",
+        "writing.py",
+        "            if sync:\n                sync_to_disk(aside)\n            os.replace(aside, path)\n",
+        "            os.replace(aside, path)\n",
+        "test_power_loss.py::test_a_synced_file_is_the_old_or_the_new_one",
+    ),
+    Mutation(
+        "outlines are learned from the wrong colour",
+        "variants/object_decoder.py",
+        "target = (target - errors.detach()",
+        "target = (target + errors.detach()",
+        PAINTER + "test_a_pixel_of_the_outline_goes_to_the_slot_whose_colour_it_has",
+    ),
+    Mutation(
+        "the average of the weights never moves on",
+        "training/loop.py",
+        "share = 1 / min(self.update, self.config.average)",
+        "share = 1 / self.update",
+        "training/test_loop.py::test_the_saved_weights_are_averaged_over_the_last_updates",
     ),
     Mutation(
         "a second Ctrl-C is ignored",

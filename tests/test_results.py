@@ -1,5 +1,6 @@
 """The documentation reports what lies in results/, and nothing else."""
 
+import json
 import re
 
 from results import __main__ as results
@@ -17,9 +18,18 @@ def test_the_pages_have_the_tables_of_the_recorded_scores():
 def test_experiments_say_what_was_measured():
     """`vonet list` and `vonet reproduce` go by these."""
     found = results.folders(results.HERE)
-    assert {folder.name for folder in found} == {*results.OTHERS, "vonet-sprites", "vonet-closeup"}
+    assert {folder.name for folder in found} == {*results.OTHERS, "vonet-sprites", "vonet-closeup", "vonet-laptop"}
     for folder in found:
         seeds = results.seeds_of(folder)
         for name, expected in experiments.get(folder.name).measured.items():
             method, score = ("offline", name.removeprefix("offline_")) if "offline" in name else ("model", name)
             assert abs(expected - 100 * sum(seed[method, score] for seed in seeds) / len(seeds)) < 0.051
+
+
+def test_the_recorded_tracking_scores_are_those_of_the_experiment():
+    files = sorted((results.HERE / "vonet-spmot").glob("seed*.json"))
+    scores = [json.loads(file.read_text(encoding="utf-8")) for file in files]
+    assert len(files) >= 2
+    assert {(one["protocol"], one["split"], one["videos"]) for one in scores} == {("spmot", "test", 1000)}
+    for name, expected in experiments.get("vonet-spmot").measured.items():
+        assert abs(expected - sum(one[name] for one in scores) / len(scores)) < 0.051
