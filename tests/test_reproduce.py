@@ -29,6 +29,20 @@ def planned(capsys, *words):
     return [shlex.split(line) for line in capsys.readouterr().out.splitlines()]
 
 
+def test_sprites_mot_is_reduced_for_training_and_scored_as_it_is(tmp_path, capsys):
+    made, small, run = (str(tmp_path / name) for name in ("world-spmot", "world-spmot-32", "vonet-spmot-seed0"))
+    generate, prepare, train, evaluate, _ = planned(capsys, "spmot", "--seed", 0, "--out", tmp_path)
+    assert generate == ["vonet", "generate", "spmot", "--out", made]
+    assert prepare == ["vonet", "prepare", made, small, "--size", "32"]
+    assert train == ["vonet", "train", "vonet-spmot", "--data", small, "--out", run, "--seed", "0"]
+    assert evaluate == ["vonet", "evaluate", run, made, "--split", "test", "--protocol", "spmot"]
+
+
+def test_tracking_scores_are_in_percent_already():
+    assert reproduce._score({"mota": 91.5, "fg_ari": 0.8, "offline": {"miou": 0.7}}, "mota") == 91.5
+    assert reproduce._score({"mota": 91.5, "fg_ari": 0.8, "offline": {"miou": 0.7}}, "offline_miou") == 70
+
+
 @pytest.fixture
 def short(monkeypatch):
     """Sprites, but two updates on two videos; expected scores of our own making."""
@@ -200,7 +214,7 @@ def test_every_training_of_table_1_goes_into_four_processes():
         ("sprites --seeds 0", r"Give --seeds a number of seeds above 0, or --seed the seeds themselves\."),
         ("sprites --workers 0", r"0 workers were asked for; at least 1 is needed"),
         ("sprites --on slurm", r"--on slurm needs sbatch and srun: run it where jobs are submitted"),
-        ("everything", r"nothing is reported as 'everything'; possible: closeup, spmot, sprites, methods, paper"),
+        ("everything", r"nothing is reported as 'everything'; possible: closeup, laptop, spmot, sprites, methods, paper"),
     ],
 )
 def test_mistakes_get_a_sentence(words, said, tmp_path, capsys, monkeypatch):

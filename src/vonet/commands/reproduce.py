@@ -30,7 +30,7 @@ def add_options(parser: ArgumentParser) -> None:
     parser.add_argument(
         "what",
         metavar="WHAT",
-        help="closeup (half an hour per seed on one core), spmot (40 minutes per seed), sprites (minutes), methods "
+        help="closeup (half an hour per seed on one core), laptop and spmot (25 minutes), sprites (minutes), methods "
         "(hours) or paper (days)",
     )
     parser.add_argument("--only", metavar="EXPERIMENT", help="just this experiment")
@@ -100,15 +100,17 @@ def reported() -> dict[str, tuple[Reported, ...]]:
     level_a = ("vonet", "generate", "A", "--objects", "3", "6", *counts)
     near = ("--camera-distance", "0.6", "--objects", "2", "4", "--size", "32")
     closeup = ("vonet", "generate", "A", *near, "--train", "3000", "--validation", "128")
+    laptop = ("vonet", "generate", "A", "--objects", "3", "6", "--train", "3000", "--validation", "128")
     movi = {level: f"movi_{level}/128x128/1.0.0" for level in LEVELS}
     return {
         "closeup": (Reported("vonet-closeup", closeup, "world-closeup", seeds=(0, 1, 2)),),
+        "laptop": (Reported("vonet-laptop", laptop, "world-laptop", seeds=(0,)),),
         "spmot": (
             Reported(
                 "vonet-spmot",
                 ("vonet", "generate", "spmot"),
                 "world-spmot",
-                seeds=(0, 1, 2),
+                seeds=(0, 1),
                 size=32,
                 scoring=("--split", "test", "--protocol", "spmot"),
             ),

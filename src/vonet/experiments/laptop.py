@@ -22,6 +22,7 @@ def vonet_laptop() -> Experiment[VONetConfig]:
         summary="VONet with an object decoder on generated level A at 64 px, begun from vonet-closeup",
         dataset="laptop-a",
         cost="22 minutes on one CPU core, after vonet-closeup",
+        measured={"fg_ari": 77.9, "miou": 64.1},
         start="vonet-closeup",
         model=closeup_model(
             alignment=AlignmentConfig(sigma=constant(0.1)), size=(64, 64), slots=7, unet_cell=8, reduction=4
