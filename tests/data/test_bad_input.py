@@ -220,6 +220,12 @@ def test_records_that_are_no_videos(tmp_path):
             layouts.read_all(video)
 
 
+def test_names_in_a_damaged_record_stay_on_one_line(tmp_path):
+    video, _ = broken_record(tmp_path, **{"video": None, "a\nb\0" + "x" * 999: [b""]})
+    with pytest.raises(BadInput, match=r"has no 'video'; it has a\?b\?x{56}, backward_flow"):
+        layouts.read_all(video)
+
+
 def test_annotations_and_fields_that_do_not_fit(tmp_path):
     video, _ = broken_record(
         tmp_path,

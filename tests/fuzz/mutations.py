@@ -124,7 +124,7 @@ def of_lines(rng, data):
         at = rng.randrange(len(lines))
         kind = rng.randrange(5)
         if kind <= 1:
-            lines[at] = of_json(rng, lines[at].encode()).decode("utf-8", "surrogateescape")
+            lines[at] = of_json(rng, lines[at].encode("utf-8", "surrogateescape")).decode("utf-8", "surrogateescape")
         elif kind == 2:
             lines.insert(at, as_json(rng.choice(NASTY)).decode())
         elif kind == 3:

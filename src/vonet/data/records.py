@@ -132,7 +132,8 @@ class Example:
 
     def _list_of(self, wanted: type, name: str) -> memoryview:
         if name not in self._features:
-            raise BadInput(f"{self._where} has no {name!r}; it has {', '.join(sorted(self)[:80]) or 'nothing'}")
+            have = ", ".join(map(_spoken, sorted(self)[:80]))
+            raise BadInput(f"{self._where} has no {name!r}; it has {have or 'nothing'}")
         kind, content = self._list(name)
         if kind not in (wanted, None):
             raise BadInput(f"{name!r} of {self._where} is a list of {kind.__name__}, not of {wanted.__name__}")
@@ -181,6 +182,11 @@ class Example:
 
     def _malformed(self) -> BadInput:
         return BadInput(f"{self._where} is malformed: it is damaged, or no tf.train.Example")
+
+
+def _spoken(name: str) -> str:
+    """A feature's name for a message; of a damaged record it may be any bytes."""
+    return "".join(letter if letter.isprintable() else "?" for letter in name[:60])
 
 
 def decode_varints(data: memoryview) -> UInt64[np.ndarray, " n"] | None:
