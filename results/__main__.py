@@ -120,9 +120,8 @@ def spmot_table() -> str:
     """`vonet-spmot` on the test clips, beside the published table, itself untrained, and methods without learning."""
     folder = HERE / "vonet-spmot"
     seeds = [json.loads(path.read_text(encoding="utf-8")) for path in sorted(folder.glob("seed*.json"))]
-    others = {
-        name: json.loads((folder / f"{name}.json").read_text(encoding="utf-8")) for name in ("start", "untrained")
-    }
+    names = ("start", "untrained", "references")
+    others = {name: json.loads((folder / f"{name}.json").read_text(encoding="utf-8")) for name in names}
 
     def row(name: str, found: list[Mapping[str, float]]) -> list[str]:
         cells = []
@@ -139,7 +138,10 @@ def spmot_table() -> str:
         row("`vonet-spmot` (ours)", seeds),
         row("the weights of `vonet-closeup`", [others["start"]]),
         row("the same, untrained", [others["untrained"]]),
-        *(row(f"{method}", [seeds[0]["trivial"][method]]) for method in ("mixture (no learning)", "k-means", "blocks")),
+        *(
+            row(f"{method}", [others["references"][method]])
+            for method in ("mixture (no learning)", "k-means", "blocks")
+        ),
     ]
     return _table(["method"], TRACKING_SCORES.values(), rows)
 

@@ -57,6 +57,9 @@ def _open(path: Path, limits: Limits = DEFAULT_LIMITS) -> tuple[Any, Any]:
     if not streams or container.format.name == "tty" or container.format.name.endswith("_pipe"):
         container.close()
         raise _no_video(path, "has no video in it")
+    if streams[0].codec_context is None:
+        container.close()
+        raise _no_video(path, "has a video in a format that cannot be decoded")
     try:
         limits.check_size(streams[0].height or 0, streams[0].width or 0, str(path))
     except BadInput:

@@ -148,8 +148,9 @@ def recall(training: Any, memories: Sequence[Memory], run: Path, of_others: bool
         if not 0 <= seconds < math.inf:
             raise ValueError(f"{seconds} seconds of training")
     except Exception as error:  # tensors of other names or shapes, and values of other types
+        why = f"{type(error).__name__}: {' '.join(str(error).split())}"  # torch lists parameters in lines
         raise BadInput(
-            f"the checkpoint in {run / FOLDER} does not fit this training ({type(error).__name__}: {error}): it is "
-            "damaged, and it cannot be resumed from"
+            f"the checkpoint in {run / FOLDER} does not fit this training ({why}): it is damaged, and it cannot be "
+            "resumed from"
         ) from None
     return seconds
