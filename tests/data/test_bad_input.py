@@ -520,6 +520,15 @@ def test_files_that_are_no_videos(tmp_path):
     assert len(videos.problems) == 2
 
 
+def test_a_video_of_an_unknown_codec_is_said(tmp_path):
+    path = tmp_path / "a.mp4"
+    layouts.write_video(path, frames=3)
+    before, after = path.read_bytes().split(b"stsd", 1)
+    path.write_bytes(before + b"stsd" + after.replace(b"avc1", b"zzzz", 1))
+    with pytest.raises(BadInput, match=r"a.mp4 has a video in a format that cannot be decoded"):
+        vonet.data.open(path)
+
+
 def test_a_video_without_frames(tmp_path):
     layouts.write_video(tmp_path / "a.avi", "mpeg4", frames=0)
     with pytest.raises(BadInput, match=r"a.avi"):
