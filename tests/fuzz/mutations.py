@@ -110,7 +110,7 @@ def as_json(value, **options):
 def of_json(rng, data):
     try:
         value = json.loads(data)
-    except ValueError:  # it was changed before
+    except (ValueError, RecursionError):  # it was changed before
         return of_bytes(rng, data)
     if rng.random() < 0.2:
         return of_bytes(rng, data)

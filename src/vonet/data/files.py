@@ -57,8 +57,9 @@ def _open(path: Path, limits: Limits = DEFAULT_LIMITS) -> tuple[Any, Any]:
     if not streams or container.format.name == "tty" or container.format.name.endswith("_pipe"):
         container.close()
         raise _no_video(path, "has no video in it")
+    height, width = (getattr(streams[0], side, None) or 0 for side in ("height", "width"))  # unknown without a decoder
     try:
-        limits.check_size(streams[0].height or 0, streams[0].width or 0, str(path))
+        limits.check_size(height, width, str(path))
     except BadInput:
         container.close()
         raise

@@ -99,8 +99,9 @@ def recall(training: Any, memory: Memory, run: Path) -> float:
         if not 0 <= seconds < math.inf:
             raise ValueError(f"{seconds} seconds of training")
     except Exception as error:  # tensors of other names or shapes, and values of other types
+        why = str(error).partition("\n")[0]
         raise BadInput(
-            f"the checkpoint in {run / FOLDER} does not fit this training ({type(error).__name__}: {error}): it is "
+            f"the checkpoint in {run / FOLDER} does not fit this training ({type(error).__name__}: {why}): it is "
             "damaged, and it cannot be resumed from"
         ) from None
     return seconds
