@@ -82,6 +82,10 @@ def test_a_checkpoint_of_other_values_does_not_fit(tmp_path):
     ):
         with pytest.raises(BadInput, match=r"does not fit this training .* cannot be resumed from"):
             checkpoint.recall(training(), [(tensors, broken)], tmp_path)
+    fewer = {name: tensor for name, tensor in tensors.items() if not name.startswith("model/backbone")}
+    with pytest.raises(BadInput, match="does not fit this training") as refused:
+        checkpoint.recall(training(), [(fewer, {**facts, "seconds": 1})], tmp_path)
+    assert "\n" not in str(refused.value)
     frames = tensors["segments/_frames"] + 1000
     for changed in ({"segments/_frames": frames}, {"segments/_videos": -frames}, {"other/x": frames}):
         with pytest.raises(BadInput, match="does not fit this training"):

@@ -148,7 +148,7 @@ def recall(training: Any, memories: Sequence[Memory], run: Path, of_others: bool
         if not 0 <= seconds < math.inf:
             raise ValueError(f"{seconds} seconds of training")
     except Exception as error:  # tensors of other names or shapes, and values of other types
-        why = f"{type(error).__name__}: {' '.join(str(error).split())}"  # torch lists parameters in lines
+        why = f"{type(error).__name__}: {str(error).partition(chr(10))[0]}"  # torch lists parameters on further lines
         raise BadInput(
             f"the checkpoint in {run / FOLDER} does not fit this training ({why}): it is damaged, and it cannot be "
             "resumed from"
