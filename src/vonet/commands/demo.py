@@ -6,6 +6,7 @@ import time
 from argparse import ArgumentParser, Namespace
 from pathlib import Path
 
+from vonet.commands.generate import without_windows
 from vonet.errors import BadInput
 
 ABOUT = "generate a world, train on it, score, segment and report"
@@ -30,6 +31,7 @@ def run(arguments: Namespace) -> None:
     for option in ("updates", "videos"):
         if (number := getattr(arguments, option)) is not None and number < 1:
             raise BadInput(f"{number} {option} were asked for; at least 1 is needed")
+    without_windows()
     demo(arguments.out, arguments.updates, arguments.videos, arguments.seed)
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from argparse import ArgumentParser, Namespace
 from pathlib import Path
 
@@ -56,7 +57,14 @@ def add_options(parser: ArgumentParser) -> None:
     )
 
 
+def without_windows() -> None:
+    """Keep MuJoCo from looking for a window system, which we do not use: it starts a process for that, which prints a
+    traceback when Ctrl-C comes meanwhile. The workers inherit it. Before MuJoCo is imported."""
+    os.environ.setdefault("MUJOCO_GL", "disable")
+
+
 def run(arguments: Namespace) -> None:
+    without_windows()
     from vonet.data.generate import generate, preview
     from vonet.figures.videos import write_video_sheet
 

@@ -80,14 +80,15 @@ class _Workers:
     """Processes that do one job after the other.
 
     The first Ctrl-C lets the jobs under way finish, starts no others and then raises KeyboardInterrupt; the second one
-    kills the processes and raises it at once. This process has no threads that its end would have to wait for.
+    kills the processes, and then it is raised at once. It is raised between results only, never from the signal: there
+    it might be lost in code that swallows exceptions. No threads are started, which the program's end would wait for.
     """
 
     def __init__(self, function: Callable[[Any], Any], count: int):
         self._context = multiprocessing.get_context("spawn")
         self._function, self._count = function, count
         self._processes: dict[Connection, BaseProcess] = {}
-        self._interrupted = False
+        self._interrupted, self._killed = False, False
         self._before: Any = None
 
     def __enter__(self) -> _Workers:
@@ -112,12 +113,12 @@ class _Workers:
         self._processes[ours] = process
 
     def __exit__(self, *_: object) -> None:
-        """Idle workers end when their connection does; those that still work are of no use any more."""
-        for connection, process in self._processes.items():
-            connection.close()
-            process.kill()
+        """All workers are idle, or of no use any more. They are gone before their connections are, and say nothing."""
         for process in self._processes.values():
+            process.kill()
+        for connection, process in self._processes.items():
             process.join()
+            connection.close()
         if self._before is not None:
             signal.signal(signal.SIGINT, self._before)
 
@@ -125,10 +126,9 @@ class _Workers:
         if not self._interrupted:
             self._interrupted = True
             return
-        signal.signal(signal.SIGINT, signal.SIG_IGN)  # nothing may disturb the end, which is near
+        self._killed = True
         for process in self._processes.values():
             process.kill()
-        raise KeyboardInterrupt
 
     def results(self, jobs: Iterable[Job]) -> Iterator[tuple[Job, Any]]:
         """Each job with its result, in the order in which they are finished."""
@@ -136,7 +136,7 @@ class _Workers:
         running: dict[Connection, Job] = {}
         idle = list(self._processes)
         told = False
-        while True:
+        while not self._killed:
             if self._interrupted and running and not told:
                 tqdm.write("vonet: finishing what is under way; Ctrl-C again stops at once", file=sys.stderr)
                 told = True
@@ -158,24 +158,26 @@ class _Workers:
             try:
                 connection.send(job)
             except OSError:
-                raise _worker_died() from None
+                raise self._lost_worker() from None
             running[connection] = job
 
     def _received(self, connection: Connection) -> Any:
         try:
             result, error = connection.recv()
         except (EOFError, OSError):
-            raise _worker_died() from None
+            raise self._lost_worker() from None
         if error is not None:
             raise error
         return result
 
-
-def _worker_died() -> BadInput:
-    return BadInput(
-        "a worker process died: run the command again. If it dies again, memory may be short (ask for fewer workers), "
-        "or your script lacks `if __name__ == '__main__':`"
-    )
+    def _lost_worker(self) -> BaseException:
+        """We killed it, or it died by itself."""
+        if self._killed:
+            return KeyboardInterrupt()
+        return BadInput(
+            "a worker process died: run the command again. If it dies again, memory may be short (ask for fewer "
+            "workers), or your script lacks `if __name__ == '__main__':`"
+        )
 
 
 @contextmanager
