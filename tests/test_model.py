@@ -479,14 +479,14 @@ def test_shapes_of_flags_are_enforced_in_tests():
 
 @pytest.mark.parametrize("slots", [0, -1])
 def test_a_model_needs_a_slot(slots):
-    with pytest.raises(BadInput, match="at least 1"):
+    with pytest.raises(BadInput, match="1 to 10000"):
         small_model().initial_state(1, slots=slots)
-    with pytest.raises(BadInput, match="at least 1"):
+    with pytest.raises(BadInput, match="1 to 10000"):
         VONetConfig(slots=slots)
 
 
 def test_an_empty_batch_is_refused():
-    with pytest.raises(BadInput, match="at least 1"):
+    with pytest.raises(BadInput, match="1 to 10000"):
         small_model().initial_state(0)
 
 
@@ -495,7 +495,7 @@ BAD_OPTIONS = {
     "interface.Clip(torch.rand(1, 2, 3, 4, 4), [True, False])": (
         "is_first is [True, False]; expected a tensor of one boolean per frame: (1, 2)"
     ),
-    "vonet.VONetConfig(slots=2.5)": "2.5 slots were asked for; a model needs a whole number of them, at least 1",
+    "vonet.VONetConfig(slots=2.5)": "2.5 slots were asked for; a model needs a whole number of them, 1 to 10000",
     "broadcast_decoder.BroadcastDecoderConfig(reading='sum')": "reading is 'sum'; possible are 'blend', 'mixture'",
     "vonet.VONetConfig(enlargement='cubic')": "enlargement is 'cubic'; possible are 'nearest', 'bilinear'",
     "vimon.ViMONConfig(segments='best')": "segments is 'best'; possible are 'painted', 'found'",
