@@ -75,6 +75,7 @@ _PARTS = {
         *("ObjectDecoderConfig", "PicturePositionsConfig", "SlotPositionsConfig", "AlignmentConfig", "AreaPriceConfig"),
         "SpreadConfig",
     ),
+    "variants.taught_tokens": ("TaughtTokensConfig",),
     "baselines.mixture": ("MixtureConfig",),
     "baselines.monet": ("MONetConfig",),
     "baselines.vimon": ("ViMONConfig",),

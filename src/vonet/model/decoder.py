@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import Any, ClassVar, Protocol, runtime_checkable
+from typing import Any, Protocol, runtime_checkable
 
 from jaxtyping import Float
 from torch import Tensor, nn
@@ -28,11 +28,17 @@ class DecoderConfig(Protocol):
 
 @dataclass(frozen=True, kw_only=True)
 class TokenDecoderConfig:
-    losses: ClassVar[tuple[str, ...]] = TokenPredictor.losses
     dvae: DVAEConfig = field(default_factory=DVAEConfig)
     transformer: CausalTransformerConfig = field(default_factory=CausalTransformerConfig)
     memory_hidden: int = 256
     """Width of the hidden layer of the MLP that prepares the slots for cross-attention."""
+    even_vocabulary: bool = False
+    """Add the loss `vocabulary`, by which the dVAE uses its token kinds more evenly. Not in the paper; without it, few
+    kinds are used where frames are small and mostly background (docs/log.md). It has no gradient outside of the dVAE."""
+
+    @property
+    def losses(self) -> tuple[str, ...]:
+        return (*TokenPredictor.losses, "vocabulary") if self.even_vocabulary else TokenPredictor.losses
 
     def build(self, latent_dim: int, size: tuple[int, int]) -> TokenDecoder:
         return TokenDecoder(self, latent_dim, size)
@@ -44,6 +50,7 @@ class TokenDecoder(TokenPredictor):
         memory = mlp(latent_dim, config.memory_hidden, config.transformer.width)
         head = linear(config.transformer.width, dvae.vocabulary, bias=False)
         super().__init__(config.transformer, dvae, memory, nn.LayerNorm, head)
+        self.even_vocabulary = config.even_vocabulary
 
     def parameter_groups(self) -> dict[str, list[nn.Parameter]]:
         dvae = list(self.dvae.parameters())
@@ -58,5 +65,9 @@ class TokenDecoder(TokenPredictor):
         update: int,
     ) -> dict[str, Float[Tensor, " B"]]:
         """−log P(frame | slots) in tokens, and the dVAE's squared error in pixels; both are sums over the frame."""
-        soft = self.dvae.soft_tokens(self.dvae.logits(frames), update)
-        return {"tokens": self.surprise(hard(soft), latents), "pixels": self.dvae.pixel_error(frames, soft)}
+        logits = self.dvae.logits(frames)
+        soft = self.dvae.soft_tokens(logits, update)
+        losses = {"tokens": self.surprise(hard(soft), latents), "pixels": self.dvae.pixel_error(frames, soft)}
+        if self.even_vocabulary:
+            losses["vocabulary"] = self.dvae.unevenness(logits).expand(len(frames))
+        return losses
