@@ -21,8 +21,8 @@ from vonet.model.attention import UNetAttentionConfig
 from vonet.model.decoder import TokenDecoderConfig
 from vonet.model.vonet import VONet, VONetConfig
 from vonet.variants.object_decoder import ObjectDecoderConfig
-from vonet.variants.taught_tokens import TaughtTokensConfig
 from vonet.variants.reduced_unet import ReducedUNetAttentionConfig
+from vonet.variants.taught_tokens import TaughtTokensConfig
 
 
 @singledispatch

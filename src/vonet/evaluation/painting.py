@@ -18,7 +18,7 @@ from vonet.data.resize import resized, resized_ids
 from vonet.data.video import Video
 from vonet.errors import BadInput
 from vonet.evaluation.run import fresh_state
-from vonet.interface import Clip, ExplainingModel, device_of, frames_tensor
+from vonet.interface import Clip, device_of, frames_tensor
 
 SOURCES = {"posterior": "reconstruction", "prior": "forecast"}
 """What a picture is painted from, and its name in an `Explanation`."""
@@ -49,7 +49,7 @@ def painted_right(
 def score_pictures(model: Any, videos: Sequence[Video], slots: int | None = None) -> dict[str, float]:
     """Share of object pixels painted right, by what the picture is painted from. All frames of all videos; the first
     frame of a video has no prior that has seen anything, so it does not count for the prior."""
-    if not isinstance(model, ExplainingModel):
+    if not hasattr(model, "explain"):
         raise BadInput(f"a {type(model).__name__} paints no pictures, so they cannot be scored")
     counts = {source: np.zeros(2, dtype=np.int64) for source in SOURCES}
     for video in videos:
@@ -57,8 +57,8 @@ def score_pictures(model: Any, videos: Sequence[Video], slots: int | None = None
         if ids is None:
             raise BadInput(f"{video.name} has no true ids; scores need videos that have them")
         ids = resized_ids(ids, model.size, "stretch")
-        output = model.unroll(Clip(frames_tensor(frames, device_of(model))[None]), fresh_state(model, video, slots=slots))
-        shown = model.explain(output)
+        clip = Clip(frames_tensor(frames, device_of(model))[None])
+        shown = model.explain(model.unroll(clip, fresh_state(model, video, slots=slots)))
         for source, name in SOURCES.items():
             if (pictures := getattr(shown, name)) is not None:
                 painted = pictures[0].permute(0, 2, 3, 1).cpu().numpy()

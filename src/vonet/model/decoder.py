@@ -34,7 +34,7 @@ class TokenDecoderConfig:
     """Width of the hidden layer of the MLP that prepares the slots for cross-attention."""
     even_vocabulary: bool = False
     """Add the loss `vocabulary`, by which the dVAE uses its token kinds more evenly. Not in the paper; without it, few
-    kinds are used where frames are small and mostly background (docs/log.md). It has no gradient outside of the dVAE."""
+    kinds are used where frames are small and mostly background (docs/log.md). Its gradient reaches the dVAE alone."""
 
     @property
     def losses(self) -> tuple[str, ...]:

@@ -22,7 +22,6 @@ from vonet.training.optimizer import NotFiniteGradient, Optimizer
 from vonet.training.replay import Replay
 from vonet.training.segments import Footage, Memory, Segments, Windows
 
-
 TOKENS_EVERY = 10
 """Updates between counts of the token kinds in use: a count costs a forward pass of the dVAE's encoder."""
 
