@@ -167,6 +167,22 @@ def test_a_fresh_state_and_a_first_frame_mean_the_same(model):
     assert_outputs_close(model.unroll(Clip(clip.frames, is_first), forgotten), model.unroll(clip, state))
 
 
+@pytest.mark.parametrize(("kind", "bound"), [(torch.float32, 1e-5), (torch.float64, 1e-10)])
+def test_gradients_of_a_clip_are_those_of_its_frames_one_by_one(kind, bound):
+    """Videos begin at several frames: the fresh slots, computed once, learn from all of them."""
+    model = small_model(KINDS["variants"]).to(kind)
+    is_first = torch.tensor([[True, False, True], [False, True, False]])
+    clip, state = Clip(random_clip(2, 3).frames.to(kind), is_first), model.initial_state(2).detach()
+    parameters = [p for name, p in model.named_parameters() if not name.startswith(("decoder", "sequential_vae"))]
+
+    def gradients(output):
+        return torch.autograd.grad(output.log_masks.square().mean() + output.slots.square().mean(), parameters)
+
+    slow = plain.PlainVONet.unroll(model, clip, state)  # type: ignore[arg-type]
+    for ours, theirs in zip(gradients(model.unroll(clip, state)), gradients(slow), strict=True):
+        torch.testing.assert_close(ours, theirs, atol=bound, rtol=bound)
+
+
 def test_the_generator_decides_the_initial_slots(model):
     def draw(seed):
         return model.initial_state(2, generator=torch.Generator().manual_seed(seed)).slots

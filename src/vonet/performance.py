@@ -12,14 +12,18 @@ from typing import Any
 
 _TRIM_THRESHOLD, _TOP_PAD, _MMAP_THRESHOLD = -1, -2, -3  # glibc's names for mallopt
 _LARGEST_MMAP_THRESHOLD = 32 * 2**20
+_HUGE_PAGES, _HUGE_PAGE = 14, 2 * 2**20  # Linux's name for madvise, and their size
+_HEAP = 2**30
+"""Bytes of address space, not of memory, that get huge pages."""
 
 
 def keep_freed_memory() -> bool:
-    """Ask glibc to reuse freed blocks instead of giving them back to the system after each operation.
+    """Ask glibc to reuse freed blocks instead of giving them back to the system after each operation, and Linux to hold
+    them in pages of 2 MB.
 
     Feature maps are a few megabytes each; by default every one is mapped, zeroed page by page, and unmapped again.
-    Keeping them saves 0 to 7 % of a step, depending on the machine. Programs call this once at their start; a library
-    should not do it for others.
+    Keeping them saves 0 to 7 % of a step, depending on the machine, and large pages 2 to 5 % where the system offers
+    them on request. Programs call this once at their start; a library should not do it for others.
     Returns whether it took effect (on Linux with glibc).
     """
     if not sys.platform.startswith("linux"):
@@ -27,8 +31,23 @@ def keep_freed_memory() -> bool:
     mallopt = getattr(ctypes.CDLL(None), "mallopt", None)
     if mallopt is None:
         return False
-    settings = {_MMAP_THRESHOLD: _LARGEST_MMAP_THRESHOLD, _TRIM_THRESHOLD: 2**31 - 1, _TOP_PAD: 64 * 2**20}
-    return all(mallopt(name, value) for name, value in settings.items())
+    settings = {_MMAP_THRESHOLD: _LARGEST_MMAP_THRESHOLD, _TRIM_THRESHOLD: 2**31 - 1, _TOP_PAD: _HEAP}
+    kept = all(mallopt(name, value) for name, value in settings.items())
+    _ask_for_huge_pages()
+    return kept and bool(mallopt(_TOP_PAD, 64 * 2**20))
+
+
+def _ask_for_huge_pages() -> None:
+    """For the heap and what it grows by next. Feature maps span hundreds of small pages each."""
+    libc = ctypes.CDLL(None)
+    libc.malloc.restype = libc.sbrk.restype = ctypes.c_void_p
+    libc.malloc.argtypes, libc.free.argtypes = [ctypes.c_size_t], [ctypes.c_void_p]
+    libc.madvise.argtypes = [ctypes.c_void_p, ctypes.c_size_t, ctypes.c_int]
+    before = libc.sbrk(0)
+    libc.free(libc.malloc(_LARGEST_MMAP_THRESHOLD // 2))  # larger than what is free: the heap grows
+    begin = -(-before // _HUGE_PAGE) * _HUGE_PAGE
+    if (end := libc.sbrk(0)) > begin:
+        libc.madvise(begin, end - begin, _HUGE_PAGES)
 
 
 def milliseconds_per_frame(model: Any, frames: Any, slots: int | None = None) -> float:

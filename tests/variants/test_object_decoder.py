@@ -9,6 +9,7 @@ from torch import nn
 
 from vonet.errors import BadInput
 from vonet.schedule import Schedule, constant
+from vonet.variants import cell_painter
 from vonet.variants.cell_painter import paint_cells, paint_plainly
 from vonet.variants.object_decoder import (
     AlignmentConfig,
@@ -94,8 +95,10 @@ def test_the_factored_form_is_the_plain_one(positions):
 
 @pytest.mark.parametrize(("kind", "bound"), [(torch.float32, 1e-5), (torch.float64, 1e-10)])
 @pytest.mark.parametrize("maps", [3, 100])
-def test_the_gradients_are_those_of_the_plain_layers(kind, bound, maps):
-    """In one part, or in several: 100 maps are more cells than are painted at once."""
+@pytest.mark.parametrize("largest_kept", [0, cell_painter.LARGEST_KEPT])
+def test_the_gradients_are_those_of_the_plain_layers(kind, bound, maps, largest_kept, monkeypatch):
+    """In one part, or in several: 100 maps are more cells than are painted at once. Layers kept or computed again."""
+    monkeypatch.setattr(cell_painter, "LARGEST_KEPT", largest_kept)
     torch.manual_seed(0)
     rows, columns = (torch.randn(maps, side, 12, dtype=kind, requires_grad=True) for side in (10, 14))
     layers = [nn.Linear(12, 9).to(kind), nn.Linear(9, 4).to(kind)]

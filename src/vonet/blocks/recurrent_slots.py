@@ -110,7 +110,7 @@ class RecurrentSlots(nn.Module):
             state = self.initial_state(len(clip.frames))
         self._check_fit(clip.frames, state)
         prepared = self._look(clip.frames.flatten(0, 1)).unflatten(0, clip.frames.shape[:2])
-        tensors, last = scan(self._correct, self.restart, clip, state, prepared)
+        tensors, last = scan(self._correct, self.restart, clip, state, prepared.unbind(1))
         return Corrected(**tensors), last
 
     def unroll(self, clip: Clip, state: SlotState | None = None) -> Output:

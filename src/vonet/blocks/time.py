@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import fields
 from typing import Any
 
@@ -17,17 +17,16 @@ def scan(
     restart: Callable[[StateT, Tensor], StateT],
     clip: Clip,
     state: StateT,
-    seen: Tensor | None = None,
+    seen: Sequence[Tensor] | None = None,
 ) -> tuple[dict[str, Tensor], StateT]:
     """Apply `step` to frame after frame; `restart` first where a video begins. `seen`: what the step takes in place of
-    the frames, `B T …`, where that needs no state and is computed for all of them at once.
+    each frame, where that needs no state and is computed for all of them at once.
 
     Returns the tensors of the step's outputs stacked over time, by name, and the state after the last frame.
     """
-    seen = clip.frames if seen is None else seen
+    each = clip.frames.unbind(1) if seen is None else seen
     begins = clip.is_first.any(dim=0).tolist()
     outputs = []
-    each = seen.unbind(1)  # all at once: the gradients are then put together in one piece
     for t, some_video_begins in enumerate(begins):
         if some_video_begins:
             state = restart(state, clip.is_first[:, t])

@@ -100,7 +100,7 @@ class UNet(nn.Module):
         return self.mlp(skips[-1].flatten(1)), skips
 
     def _down(self, x: Tensor, convolution: nn.Module, norm: nn.Module) -> Tensor:
-        return F.max_pool2d(F.relu_(norm(convolution(x))), 2)
+        return F.relu_(F.max_pool2d(norm(convolution(x)), 2))  # ReLU and maximum commute: a quarter of the work
 
     def decode(self, e: Float[Tensor, "N E"], skips: list[Tensor]) -> Float[Tensor, "N h w"]:
         x = F.relu(self.expand(e)).unflatten(1, self.bottom)

@@ -66,8 +66,10 @@ class DotAttention(nn.Module):
     @in_float32
     def forward(self, features: Float[Tensor, "B C h w"], context: Float[Tensor, "B K D"]) -> Float[Tensor, "B K h w"]:
         context = context * self.scale
-        logits = torch.baddbmm((context @ self.key.bias).unsqueeze(-1), context @ self.key.weight, features.flatten(2))
-        return logits.unflatten(-1, features.shape[-2:]).log_softmax(dim=1)
+        of_bias, of_weight = (context @ self.key.bias).unsqueeze(1), context @ self.key.weight
+        # Cells first: the gradient of the features then has their order in memory, and is not copied.
+        logits = torch.baddbmm(of_bias, features.flatten(2).mT, of_weight.mT)
+        return logits.mT.unflatten(-1, features.shape[-2:]).log_softmax(dim=1)
 
 
 @dataclass(frozen=True, kw_only=True)

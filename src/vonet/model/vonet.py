@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass, field, replace
+from functools import partial
 from typing import TYPE_CHECKING
 
 import torch
@@ -168,8 +169,7 @@ class VONet(nn.Module):
 
     def restart(self, state: SlotState, is_first: Bool[Tensor, " B"]) -> SlotState:
         """Fresh slots, grown from the state's noise, for the elements where a video begins."""
-        begins = is_first[:, None, None]
-        return replace(state, slots=torch.where(begins, self._fresh(state.noise), state.slots))
+        return _restarted(state, is_first, self._fresh(state.noise))
 
     # ---- a video ---------------------------------------------------------------------------------------------------
 
@@ -179,11 +179,15 @@ class VONet(nn.Module):
         if state is None:
             state = self.initial_state(clip.frames.shape[0])
         self._check_fit(clip.frames, state)
+        # The noise stays the same over the clip, and so do the slots that grow from it.
+        fresh = self._fresh(state.noise) if clip.is_first.any() else state.slots
+        restart = partial(_restarted, fresh=fresh)
         if torch.is_grad_enabled():
-            features = self.backbone(clip.frames.flatten(0, 1)).unflatten(0, clip.frames.shape[:2])
-            tensors, last = scan(self._feature_step, self.restart, clip, state, features)
+            # Time first: then the features of a frame, and their gradients, are one piece of memory.
+            features = self.backbone(clip.frames.transpose(0, 1).flatten(0, 1))
+            tensors, last = scan(self._feature_step, restart, clip, state, features.chunk(clip.frames.shape[1]))
         else:
-            tensors, last = scan(self._step, self.restart, clip, state)
+            tensors, last = scan(self._step, restart, clip, state)
         return Output(size=self.size, enlargement=self.enlargement, state=last, **tensors)  # type: ignore[arg-type]
 
     def forward(self, clip: Clip, state: SlotState | None = None, update: int = 0) -> Output:
@@ -246,6 +250,10 @@ class VONet(nn.Module):
     def _check_fit(self, frames: Tensor, state: SlotState) -> None:
         check_fit(frames, self.size, self.slot_encoder.value.weight)
         check_slot_state(state, frames.shape[0], self.slot_dim)
+
+
+def _restarted(state: SlotState, is_first: Bool[Tensor, " B"], fresh: Float[Tensor, "B K D"]) -> SlotState:
+    return replace(state, slots=torch.where(is_first[:, None, None], fresh, state.slots))
 
 
 if TYPE_CHECKING:

@@ -142,7 +142,8 @@ class Replay:
         rows = watchers[:, None]
         frames = self._footage.read(_ranges(self._videos[rows, at], self._frames[rows, at], self._begins[rows, at]))
         pixels = self._footage.to_model(frames).unflatten(0, (batch, length))
-        fresh = model.initial_state(batch)
+        with torch.no_grad():  # only its noise is used
+            fresh = model.initial_state(batch)
         stored = {name: kept[watchers, at[:, 0]].to(pixels.device) for name, kept in self._states.items()}
         is_first = torch.from_numpy(self._begins[rows, at]).to(pixels.device)
         return Clip(pixels, is_first), replace(fresh, **stored)

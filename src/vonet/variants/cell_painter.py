@@ -1,9 +1,9 @@
 """An MLP on every cell of many maps, whose first layer is a sum of a part for the row and one for the column.
 
-Neither the cells nor the layers are kept for the backward pass: it computes them again, some maps at a time, so that
-they stay in the cache. The products are convolutions of 1x1, because oneDNN computes those; on CPUs that are not
-Intel's it is more than twice as fast as the library behind linear layers. A test compares the gradients with the plain
-form's.
+Both passes take some maps at a time, so that they stay in the cache. Where the layers would take much memory they are
+not kept for the backward pass, which computes them again. The products are convolutions of 1x1, because oneDNN computes
+those; on CPUs that are not Intel's it is more than twice as fast as the library behind linear layers. Tests compare
+the gradients with the plain form's.
 """
 
 from __future__ import annotations
@@ -20,6 +20,8 @@ from torch.autograd.function import once_differentiable
 from vonet.blocks.precision import halved
 
 CELLS_AT_ONCE = 10_240
+LARGEST_KEPT = 64 * 2**20
+"""Bytes. Layers that take more are computed again in the backward pass, which costs a fifth of its time."""
 
 
 def paint_cells(
@@ -50,9 +52,14 @@ class _PaintCells(torch.autograd.Function):
         ctx.save_for_backward(rows, columns, *parameters)
         *hidden, weight, bias = (parameter.to(kind) for parameter in parameters)
         painted = rows.new_empty(*rows.shape[:2], columns.shape[1], len(weight))
+        widths = rows.shape[-1] + sum(len(of_layer) for of_layer in hidden[1::2])
+        keeps = any(ctx.needs_input_grad) and painted[..., 0].numel() * widths * kind.itemsize <= LARGEST_KEPT
+        ctx.kept = []
         for part in _parts(rows, columns):
-            *_, last = _activations(rows[part], columns[part], hidden, kind)
-            painted[part] = F.linear(last, weight, bias)
+            found = _activations(rows[part], columns[part], hidden, kind)
+            painted[part] = F.linear(found[-1], weight, bias)
+            if keeps:
+                ctx.kept.append(found)
         return painted
 
     @staticmethod
@@ -62,8 +69,9 @@ class _PaintCells(torch.autograd.Function):
         *hidden, weight, _ = (parameter.to(ctx.kind) for parameter in parameters)
         d_rows, d_columns = torch.empty_like(rows), torch.empty_like(columns)
         d_parameters = [torch.zeros_like(parameter) for parameter in parameters]
+        ctx.kept.reverse()  # so that each part is given up when it is done with
         for part in _parts(rows, columns):
-            *below, last = _activations(rows[part], columns[part], hidden, ctx.kind)
+            *below, last = ctx.kept.pop() if ctx.kept else _activations(rows[part], columns[part], hidden, ctx.kind)
             d_parameters[-1] += d_painted[part].sum((0, 1, 2))
             d = d_painted[part].flatten(0, 2).to(ctx.kind)
             d_parameters[-2] += d.t() @ last.flatten(0, 2)

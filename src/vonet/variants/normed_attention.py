@@ -42,5 +42,6 @@ class NormedAttention(nn.Module):
     @in_float32
     def _masks(self, keys: Float[Tensor, "B D h w"], context: Float[Tensor, "B K D"]) -> Float[Tensor, "B K h w"]:
         size, keys = keys.shape[-2:], self.key_norm(keys.flatten(2).mT)
-        logits = (self.context_norm(context) * self.scale) @ keys.mT
-        return logits.unflatten(-1, size).log_softmax(dim=1)
+        # Cells first: the gradient of the keys then has their order in memory, and is not copied.
+        logits = keys @ (self.context_norm(context) * self.scale).mT
+        return logits.mT.unflatten(-1, size).log_softmax(dim=1)
