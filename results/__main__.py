@@ -15,10 +15,12 @@ from statistics import mean, stdev
 
 from vonet import experiments
 from vonet.evaluation.spmot import PUBLISHED, TRACKING_SCORES
+from vonet.experiments import paper_scores
 
 HERE = Path(__file__).parent
 RETIRED = HERE / "retired"
-README, METHODS, LOG = (HERE.parent / name for name in ("README.md", "docs/methods.md", "docs/log.md"))
+README, DOCS = HERE.parent / "README.md", HERE.parent / "docs"
+METHODS, LOG = DOCS / "methods", DOCS / "log"
 SCORES = {"fg_ari": "FG-ARI", "miou": "mIoU", "slots_per_object": "slots per object", "identity_switches": "switches"}
 PERCENT = ("fg_ari", "miou")
 COSTS = {"milliseconds": "ms per frame", "parameters": "parameters", "minutes": "minutes of training"}
@@ -146,10 +148,11 @@ def spmot_table() -> str:
     return _table(["method"], TRACKING_SCORES.values(), rows)
 
 
-def methods_table() -> str:
-    """The laptop trainings of the six other methods, streaming."""
+def methods_table(chosen: Iterable[str]) -> str:
+    """The laptop trainings of other methods, streaming."""
     rows = []
-    for experiment, name in OTHERS.items():
+    for experiment in chosen:
+        name = OTHERS[experiment]
         cost = json.loads((HERE / experiment / "cost.json").read_text(encoding="utf-8"))
         costs = [f"{cost['milliseconds']:.1f}", f"{cost['parameters']:,}", f"{cost['minutes']:.1f}"]
         rows.append([f"{name}, `{experiment}`", *_cells(seeds_of(HERE / experiment), "model"), *costs])
@@ -158,25 +161,39 @@ def methods_table() -> str:
     return _table(["method"], [*SCORES.values(), *COSTS.values()], rows)
 
 
+def paper_table(method: str) -> str:
+    """What the VONet paper reports of a method: Table 1, or Table 4 for the method of single frames."""
+    of_level = paper_scores.of_videos if method in paper_scores.METHODS else paper_scores.of_single_frames
+    found = {level: of_level(method, level) for level in paper_scores.LEVELS}
+    cells = {
+        level: " / ".join(f"{score:.1f}" for score in scores.values()) for level, scores in found.items() if scores
+    }
+    return _table([method], [f"MOVi-{level.upper()}" for level in cells], [["the paper", *cells.values()]])
+
+
 def tables() -> dict[Path, dict[str, str]]:
     """What each page shows, by the name in its marker."""
-    return {
-        README: {"closeup": learned_table("vonet-closeup"), "mixture": mixture_table(["level-a", "movi-a"])},
-        METHODS: {"mixture": mixture_table(MIXTURE)},
-        LOG: {
-            "spmot": spmot_table(),
-            "laptop": learned_table("vonet-laptop"),
-            "sprites": sprites_table(),
-            "methods": methods_table(),
-        },
+    closeup, laptop = learned_table("vonet-closeup"), learned_table("vonet-laptop")
+    pages = {
+        README: {"closeup": closeup, "mixture": mixture_table(["level-a", "movi-a"])},
+        METHODS / "vonet.md": {"closeup": closeup, "laptop": laptop, "paper": paper_table("VONet")},
+        METHODS / "mixture.md": {"mixture": mixture_table(MIXTURE)},
+        LOG / "closeup.md": {"closeup": closeup},
+        LOG / "laptop.md": {"laptop": laptop},
+        LOG / "sprites-mot.md": {"spmot": spmot_table()},
+        LOG / "sprites.md": {"sprites": sprites_table()},
+        LOG / "methods.md": {"methods": methods_table(OTHERS)},
     }
+    for experiment, name in OTHERS.items():
+        pages[METHODS / f"{name.lower()}.md"] = {"ours": methods_table([experiment]), "paper": paper_table(name)}
+    return pages
 
 
 def with_table(page: str, name: str, table: str) -> str:
     """The page with this table between its markers."""
-    begin, end = f"<!-- results {name} -->\n\n", "\n<!-- /results -->\n"
+    begin, end = f"<!-- results {name} -->\n\n", "<!-- /results -->\n"
     before, rest = page.split(begin)
-    return before + begin + table + end + rest.split(end, 1)[1]
+    return before + begin + table + "\n" + end + rest.split(end, 1)[1]
 
 
 if __name__ == "__main__":

@@ -38,7 +38,7 @@ PAGES = sorted(
 PREPARED = {
     "README.md": ("clip.mp4", "MY_VIDEOS", "PATH", "WORLD", "DATA", "RUN", "movi_a"),
     "docs/data.md": ("PATH",),
-    "docs/extending/metric.md": ("RUN", "DATA"),
+    "docs/index.md": ("clip.mp4",),
     "docs/figures.md": (
         "RUN",
         "PATH",
@@ -49,11 +49,15 @@ PREPARED = {
         "results",
         "bench-attention.json",
     ),
-    "docs/methods.md": ("WORLD",),
-    "docs/movi.md": ("movi",),
+    "docs/methods/index.md": ("WORLD",),
     "docs/segment.md": ("clip.mp4", "frames", "runs"),
     "docs/sharing.md": ("RUN",),
     "docs/training.md": ("WORLD",),
+    "docs/tutorials/reproduce.md": ("movi",),
+    "docs/tutorials/results.md": ("RUN", "DATA"),
+    "docs/tutorials/score.md": ("RUN", "DATA"),
+    "docs/tutorials/segment.md": ("clip.mp4",),
+    "docs/tutorials/train.md": ("clip.mp4", "MY_VIDEOS"),
 }
 """What a page takes for granted."""
 
@@ -89,9 +93,9 @@ NOT_RUN = {
 """Commands that are only parsed, and why."""
 
 SAID = {
-    "docs/extending/model.md": ("experiment clusters", "Verdict: "),
-    "docs/extending/dataset.md": ("laboratory: arrays", "Verdict: "),
-    "docs/extending/metric.md": ("centre error",),
+    "docs/tutorials/method.md": ("experiment clusters", "Verdict: "),
+    "docs/tutorials/dataset.md": ("laboratory: arrays", "Verdict: "),
+    "docs/tutorials/score.md": ("centre error",),
     "docs/segment.md": ("\n0 [(", "\n1 [(", "\n2 [(", "\n[Row(id="),
 }
 """What the commands of a page print, among other things."""
@@ -204,7 +208,7 @@ def test_every_command_and_every_example_works(page, here, affordable, capsys):
                     if shlex.join(words) not in NOT_RUN:
                         run(words)
             else:
-                assert language in ("", "bibtex"), f"{page} has a block in {language}, which nobody runs"
+                assert language in ("", "bibtex", "math"), f"{page} has a block in {language}, which nobody runs"
     said = capsys.readouterr().out
     assert [words for words in SAID.get(page, ()) if words not in said] == []
 
@@ -324,9 +328,28 @@ def test_the_citation_is_of_this_version():
     assert f"\nversion: {vonet.__version__}\n" in (ROOT / "CITATION.cff").read_text(encoding="utf-8")
 
 
-def test_the_readme_leads_to_every_page():
-    linked = set(re.findall(r"\]\(([^)\s#]+)", text_of("README.md")))
-    assert {page for page in PAGES if page not in linked} == {"README.md"}
+def test_a_reader_of_the_readme_finds_every_page():
+    """From link to link, without the navigation of the site."""
+    found, todo = set(), ["README.md"]
+    while todo:
+        page = todo.pop()
+        found.add(page)
+        for link in re.findall(r"\]\(([^)\s#]+)", text_of(page)):
+            target = (ROOT / page).parent.joinpath(link).resolve()
+            if target.suffix == ".md" and str(target.relative_to(ROOT)) not in {*found, *todo}:
+                todo.append(str(target.relative_to(ROOT)))
+    assert set(PAGES) - found == set()
+
+
+def test_pages_that_the_code_names_exist():
+    files = [
+        path
+        for folder in ("src", "tests", "results", "benchmarks", "examples")
+        for path in (ROOT / folder).rglob("*.py")
+    ]
+    for path in files:
+        for page in re.findall(r"\bdocs/[\w/-]+\.md\b", path.read_text(encoding="utf-8")):
+            assert (ROOT / page).exists(), (path, page)
 
 
 def test_tables_of_the_readme_have_at_most_ten_rows():

@@ -1,4 +1,4 @@
-"""Files of the user's own: what they may add, and what is said when they are wrong. docs/extending has whole examples,
+"""Files of the user's own: what they may add, and what is said when they are wrong. docs/tutorials has whole examples,
 which tests/test_documentation.py runs."""
 
 import subprocess

@@ -184,7 +184,7 @@ def test_the_plan_of_table_1_is_a_list_of_commands(tmp_path, capsys):
 
 
 def test_the_documentation_has_the_table_and_the_plan(tmp_path, monkeypatch, capsys):
-    page = (Path(__file__).parents[1] / "docs/movi.md").read_text(encoding="utf-8")
+    page = (Path(__file__).parents[1] / "docs/tutorials/reproduce.md").read_text(encoding="utf-8")
     for method in METHODS:
         of_levels = [paper_scores.of_videos(method, level) for level in LEVELS]
         cells = [f"{scores['fg_ari']:.1f} / {scores['miou']:.1f}" for scores in of_levels]

@@ -16,7 +16,7 @@ ABOUT = "rerun what we or the paper report, and compare"
 DESCRIPTION = (
     "Makes the data, trains, scores, and prints expected beside found scores. An interrupted command continues when it "
     "is run again; finished data and trainings are used again. `paper` is Table 1 of the VONet paper: it needs MOVi "
-    "(docs/movi.md) and, with the paper's own hardware, days on four GPUs for each training."
+    "(docs/tutorials/reproduce.md) and, with the paper's own hardware, days on four GPUs for each training."
 )
 
 SCORES = ("fg_ari", "miou", "offline_fg_ari", "offline_miou")
@@ -190,7 +190,7 @@ def _check_data(jobs: Sequence[Job]) -> None:
         if fetch := _fetch(job):
             raise BadInput(
                 f"MOVi is not at {job.data.make[2]}: fetch it first, with {shlex.join(fetch[-1])}, or say with --data "
-                "where it lies (docs/movi.md)"
+                "where it lies (docs/tutorials/reproduce.md)"
             )
 
 

@@ -33,7 +33,7 @@ class Experiment(Generic[ModelConfigT]):
     cost: str = "not measured"
     """Cost of the training, in words."""
     measured: Mapping[str, float] = field(default_factory=dict)
-    """Our own scores for this experiment, in percent, where we have run it (docs/log.md says how)."""
+    """Our own scores for this experiment, in percent, where we have run it (docs/log says how)."""
     paper: Mapping[str, float] = field(default_factory=dict)
     """The paper's scores for this experiment, in percent, where it has them."""
 

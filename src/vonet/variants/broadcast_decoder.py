@@ -3,7 +3,7 @@
 Why: it learns in minutes, where the paper's token decoder needs days. MONet and SAVi paint in the same way.
 
 Limit: the attention masks say where each picture counts, so a slot only has to know a colour. Slots become colours
-rather than objects (docs/log.md).
+rather than objects (docs/log).
 
 Measured: `vonet-sprites`, FG-ARI 66.4 and mIoU 75.5 on its toy videos (three seeds, `vonet reproduce sprites`).
 """

@@ -6,8 +6,8 @@
            └─► two convolutions of the pixels ─────────┘
 
 Why: at 32 px the outline decides the score. True masks that are one pixel too wide have an mIoU of 64 on close-ups
-(docs/log.md). The backbone stays where it is, because a residual block at the frame's size costs four times as much.
-What is added begins without effect, so a model that was trained without it goes on where it was.
+(docs/log/closeup.md). The backbone stays where it is, because a residual block at the frame's size costs four times
+as much. What is added begins without effect, so a model that was trained without it goes on where it was.
 """
 
 from __future__ import annotations

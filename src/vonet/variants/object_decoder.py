@@ -12,7 +12,7 @@ object is, and two objects in one slot cannot be said. Nothing is convolved, so 
 
 Measured on close-ups of level A at 32 px, seed 0: with positions as seen from each slot (`SlotPositionsConfig`) FG-ARI
 / mIoU 37 / 52 after 500 updates. With positions in the picture an earlier prototype, on other videos and without
-alignment, had 2.5 / 28 after 500 and 31 / 52 after 3,000; the two have not been run side by side (docs/log.md).
+alignment, had 2.5 / 28 after 500 and 31 / 52 after 3,000; the two have not been run side by side (docs/log/closeup.md).
 
 Optionally the two masks teach each other (`AlignmentConfig`): what a slot sees and where it says it is should agree.
 Slots can be held to paint the colours that are there (`SpreadConfig`), so that alphas mean something. And they can be
@@ -216,7 +216,7 @@ class AreaPriceConfig:
 
     half: float = 1 / 256
     """Areas well below this share of the picture are nearly free; from there on only their logarithm counts. It should
-    be smaller than an object: with 1/16 two halves of an object cost hardly more than the whole (docs/log.md)."""
+    be smaller than an object: with 1/16 two halves of an object cost hardly more than it (docs/log/closeup.md)."""
 
     def __post_init__(self) -> None:
         if not self.half > 0:
