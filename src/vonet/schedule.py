@@ -48,6 +48,7 @@ class Schedule:
         return from_value + (to_value - from_value) * way
 
     def scaled(self, factor: float) -> Schedule:
+        """The schedule with all values multiplied by `factor`."""
         return replace(self, points=tuple((update, value * factor) for update, value in self.points))
 
 
@@ -63,4 +64,5 @@ class Product:
 
 
 def constant(value: float) -> Schedule:
+    """A schedule with one value."""
     return Schedule(((0, value),))

@@ -56,6 +56,8 @@ from vonet.interface import (
 
 @dataclass(frozen=True, kw_only=True)
 class MONetConfig:
+    """MONet with the VONet paper's settings for MOVi."""
+
     size: tuple[int, int] = (128, 128)
     """Height and width of the frames."""
     slots: int = 11
@@ -86,6 +88,8 @@ class MONetConfig:
 
 
 class MONet(nn.Module):
+    """Masks, latents and pictures of each frame on its own. The state is empty."""
+
     enlargement: Enlargement = "nearest"
 
     def __init__(self, config: MONetConfig):

@@ -45,6 +45,8 @@ LEAST_LOG_STD, MOST_LOG_STD = -10.0, 3.0
 
 @dataclass(frozen=True, kw_only=True)
 class SIMONeConfig:
+    """SIMONe with the VONet paper's settings."""
+
     size: tuple[int, int] = (64, 64)
     grid: tuple[int, int] = (4, 4)
     """Rows and columns of the pooled map, whose cells are the slots."""
@@ -120,6 +122,8 @@ class PixelDecoder(nn.Module):
 
 
 class SIMONe(nn.Module):
+    """Latents of objects and of frames from a whole clip. It has no `step`."""
+
     def __init__(self, config: SIMONeConfig):
         super().__init__()
         self.size, self.cells = config.size, config.size

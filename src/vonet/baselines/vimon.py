@@ -73,6 +73,8 @@ Segments = Literal["painted", "found"]
 
 @dataclass(frozen=True, kw_only=True)
 class ViMONConfig:
+    """ViMON with the VONet paper's settings for MOVi-A."""
+
     size: tuple[int, int] = (128, 128)
     """Height and width of the frames."""
     slots: int = 11
@@ -160,6 +162,8 @@ class SubsampledUNet(UNet):
 
 
 class ViMON(nn.Module):
+    """MONet's attention, with a recurrent state and a predicted mask for each slot."""
+
     enlargement: Enlargement = "nearest"
 
     def __init__(self, config: ViMONConfig):

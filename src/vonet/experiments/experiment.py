@@ -18,6 +18,12 @@ ModelConfigT = TypeVar("ModelConfigT", bound=ModelConfig)
 
 @dataclass(frozen=True, kw_only=True)
 class Experiment(Generic[ModelConfigT]):
+    """A model, its training, its data, its cost and its scores: everything that makes a run repeatable.
+
+    Raises:
+        BadInput: If the weights of the losses do not name exactly the model's losses.
+    """
+
     name: str
     summary: str
     dataset: str

@@ -31,6 +31,7 @@ def vonet_spmot() -> Experiment[VONetConfig]:
 
 
 def vonet_spmot_quick() -> Experiment[VONetConfig]:
+    """`vonet-spmot` with fewer updates. Cost: eight minutes of one core."""
     return Experiment(
         name="vonet-spmot-quick",
         summary="vonet-spmot with fewer updates",

@@ -28,6 +28,8 @@ class DecoderConfig(Protocol):
 
 @dataclass(frozen=True, kw_only=True)
 class TokenDecoderConfig:
+    """The paper's decoder: a discrete VAE, and a causal transformer that reads the slots."""
+
     losses: ClassVar[tuple[str, ...]] = TokenPredictor.losses
     dvae: DVAEConfig = field(default_factory=DVAEConfig)
     transformer: CausalTransformerConfig = field(default_factory=CausalTransformerConfig)
@@ -39,6 +41,14 @@ class TokenDecoderConfig:
 
 
 class TokenDecoder(TokenPredictor):
+    """Slots explain a frame as a sequence of tokens (paper, equation 11).
+
+    Args:
+        config: Of the discrete VAE and the transformer.
+        latent_dim: D, the width of the slots.
+        size: Height and width of the frames, in pixels.
+    """
+
     def __init__(self, config: TokenDecoderConfig, latent_dim: int, size: tuple[int, int]):
         dvae = DVAE(config.dvae, size)
         memory = mlp(latent_dim, config.memory_hidden, config.transformer.width)
@@ -57,6 +67,17 @@ class TokenDecoder(TokenPredictor):
         log_masks: Float[Tensor, "B K h w"],
         update: int,
     ) -> dict[str, Float[Tensor, " B"]]:
-        """−log P(frame | slots) in tokens, and the dVAE's squared error in pixels; both are sums over the frame."""
+        """The losses of frames, given their slots.
+
+        Args:
+            frames: `B 3 H W`, floats in [0, 1].
+            latents: z of each slot, `B K D`.
+            log_masks: Not used; decoders that paint use them.
+            update: Number of the gradient update, for the temperature of the Gumbel-softmax.
+
+        Returns:
+            −log P(frame | slots) as "tokens", in nats, and the squared error of the discrete VAE as "pixels". Both are
+            sums over the frame, one number for each frame.
+        """
         soft = self.dvae.soft_tokens(self.dvae.logits(frames), update)
         return {"tokens": self.surprise(hard(soft), latents), "pixels": self.dvae.pixel_error(frames, soft)}

@@ -26,6 +26,8 @@ Reading = Literal["blend", "mixture"]
 
 @dataclass(frozen=True, kw_only=True)
 class BroadcastDecoderConfig:
+    """Each slot paints a picture by spatial broadcast; the attention masks blend them."""
+
     losses: ClassVar[tuple[str, ...]] = ("reconstruction",)
     painter: SpatialBroadcastConfig = field(default_factory=SpatialBroadcastConfig)
     reading: Reading = "blend"
@@ -46,6 +48,8 @@ class BroadcastDecoderConfig:
 
 
 class BroadcastDecoder(nn.Module):
+    """Reconstructs frames `B 3 H W` from latents `B K D` and log-masks `B K h w`."""
+
     def __init__(self, config: BroadcastDecoderConfig, latent_dim: int, size: tuple[int, int]):
         super().__init__()
         if any(side % config.reduction for side in size):

@@ -25,6 +25,8 @@ from vonet.model.backbone import Backbone, BackboneConfig
 
 @dataclass(frozen=True, kw_only=True)
 class DetailedBackboneConfig(BackboneConfig):
+    """The paper's backbone with details of the pixels added at the frame's size."""
+
     detail_channels: int = 16
     """Of the convolutions of the pixels."""
 
@@ -33,6 +35,8 @@ class DetailedBackboneConfig(BackboneConfig):
 
 
 class DetailedBackbone(Backbone):
+    """Frames `B 3 H W` to features `B C H W`."""
+
     def __init__(self, config: DetailedBackboneConfig, size: tuple[int, int]):
         super().__init__(config, size)
         self.feature_size = size

@@ -187,6 +187,7 @@ class AlignmentConfig:
 
 
 def divergence(log_p: Float[Tensor, "B K h w"], log_q: Float[Tensor, "B K h w"]) -> Float[Tensor, " B"]:
+    """KL(p ‖ q) of masks, a sum over the cells, one number for each frame."""
     return (log_p.exp() * (log_p - log_q)).sum((1, 2, 3))
 
 
@@ -228,6 +229,8 @@ class AreaPriceConfig:
 
 @dataclass(frozen=True, kw_only=True)
 class ObjectDecoderConfig:
+    """Each slot paints its picture and its own mask, with optional losses for masks and colours."""
+
     hidden: tuple[int, ...] = (48, 48, 48)
     """Layers of the MLP that paints a cell."""
     positions: PicturePositionsConfig | SlotPositionsConfig = field(default_factory=PicturePositionsConfig)
@@ -256,6 +259,8 @@ class ObjectDecoderConfig:
 
 
 class ObjectDecoder(nn.Module):
+    """Reconstructs frames `B 3 H W` from latents `B K D`, with log-masks `B K h w` as positions."""
+
     def __init__(self, config: ObjectDecoderConfig, latent_dim: int, size: tuple[int, int]):
         super().__init__()
         if any(side % config.reduction for side in size):

@@ -97,6 +97,8 @@ class BoxConfig:
 
 @dataclass(frozen=True, kw_only=True)
 class SCALORConfig:
+    """SCALOR with the VONet paper's settings for MOVi-A."""
+
     size: tuple[int, int] = (128, 128)
     """Height and width of the frames: 64x64 or 128x128."""
     slots: int = 11
@@ -165,6 +167,8 @@ class Objects(State):
 
 @dataclass(frozen=True)
 class SCALORState(Objects):
+    """The objects of the last frame, the feature memory and the background."""
+
     map_hidden: Float[Tensor, "B L C G G"]
     map_cell: Float[Tensor, "B L C G G"]
     background: Float[Tensor, "B Z"]
@@ -453,6 +457,8 @@ class Discovery(Drawing):
 
 
 class SCALOR(nn.Module):
+    """Propagates objects, discovers new ones and paints both on a background."""
+
     enlargement: Enlargement = "nearest"
 
     def __init__(self, config: SCALORConfig):
