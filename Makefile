@@ -2,7 +2,7 @@
 # make docs: build the documentation into site/.
 PYTHON ?= python3
 BIN := .venv/bin
-MARKDOWN := README.md CHANGELOG.md CONTRIBUTING.md docs results
+MARKDOWN := README.md CHANGELOG.md CONTRIBUTING.md RELEASING.md docs results
 
 .PHONY: setup demo test lint format docs fuzz mutants bench results clean
 .DEFAULT_GOAL := demo

@@ -12,6 +12,7 @@ from collections import defaultdict
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 from statistics import mean, stdev
+from typing import Any
 
 from vonet import experiments
 from vonet.evaluation.spmot import PUBLISHED, TRACKING_SCORES
@@ -118,12 +119,45 @@ def learned_table(experiment: str) -> str:
     return _table(["method"], SCORES.values(), rows)
 
 
-def spmot_table() -> str:
-    """`vonet-spmot` on the test clips, beside the published table, itself untrained, and methods without learning."""
+LEARNED = {
+    "vonet-closeup": "close-ups, 32 px",
+    "vonet-laptop": "level A, 64 px",
+    "vonet-sprites": "sprites, 32 px",
+}
+"""results/NAME, and what the videos are called in the README."""
+
+
+def readme_table() -> str:
+    """Each trained VONet beside itself untrained and beside methods without learning: FG-ARI / mIoU, or MOTA."""
+
+    def both(seeds: list[Means], method: str) -> str:
+        return " / ".join(_cells(seeds, method)[: len(PERCENT)])
+
+    rows = []
+    for experiment, videos in LEARNED.items():
+        trained, untrained = seeds_of(HERE / experiment), [means_of(HERE / experiment / "untrained.csv")]
+        others = [both(trained[:1], method) for method in ("mixture (no learning)", "k-means")]
+        rows.append([videos, both(trained, "model"), both(untrained, "model"), *others])
+    seeds, others = _spmot_scores()
+    motas = [one["mota"] for one in seeds]
+    references = [others["references"][method]["mota"] for method in ("mixture (no learning)", "k-means")]
+    spread = f" ± {stdev(motas):.1f}" if len(motas) > 1 else ""
+    cells = [f"{value:.1f}" for value in (others["untrained"]["mota"], *references)]
+    rows.append(["Sprites-MOT, 64 px (MOTA)", f"{mean(motas):.1f}{spread}", *cells])
+    return _table(["videos"], ["VONet, trained", "untrained", "`mixture`", "k-means"], rows)
+
+
+def _spmot_scores() -> tuple[list[Mapping[str, float]], dict[str, Any]]:
+    """Of the trained models, and of `start`, `untrained` and the methods without learning."""
     folder = HERE / "vonet-spmot"
     seeds = [json.loads(path.read_text(encoding="utf-8")) for path in sorted(folder.glob("seed*.json"))]
     names = ("start", "untrained", "references")
-    others = {name: json.loads((folder / f"{name}.json").read_text(encoding="utf-8")) for name in names}
+    return seeds, {name: json.loads((folder / f"{name}.json").read_text(encoding="utf-8")) for name in names}
+
+
+def spmot_table() -> str:
+    """`vonet-spmot` on the test clips, beside the published table, itself untrained, and methods without learning."""
+    seeds, others = _spmot_scores()
 
     def row(name: str, found: list[Mapping[str, float]]) -> list[str]:
         cells = []
@@ -175,7 +209,7 @@ def tables() -> dict[Path, dict[str, str]]:
     """What each page shows, by the name in its marker."""
     closeup, laptop = learned_table("vonet-closeup"), learned_table("vonet-laptop")
     pages = {
-        README: {"closeup": closeup, "mixture": mixture_table(["level-a", "movi-a"])},
+        README: {"learned": readme_table()},
         METHODS / "vonet.md": {"closeup": closeup, "laptop": laptop, "paper": paper_table("VONet")},
         METHODS / "mixture.md": {"mixture": mixture_table(MIXTURE)},
         LOG / "closeup.md": {"closeup": closeup},

@@ -36,7 +36,7 @@ PAGES = sorted(
 )
 
 PREPARED = {
-    "README.md": ("clip.mp4", "MY_VIDEOS", "PATH", "WORLD", "DATA", "RUN", "movi_a"),
+    "README.md": ("clip.mp4", "MY_VIDEOS", "movi_a"),
     "docs/data.md": ("PATH",),
     "docs/index.md": ("clip.mp4",),
     "docs/figures.md": (
@@ -72,7 +72,12 @@ SHORTER = {
 
 NOT_RUN = {
     "git clone URL vonet": "it is how the reader came here",
+    "git clone URL vonet '&&' cd vonet": "the same",
     "cd vonet": "the same",
+    ".venv/bin/pytest tests/test_model.py": "it is among the tests",
+    ".venv/bin/pytest tests/test_model.py -k permut": "the same",
+    "git tag --annotate v1.0.0 --message 'VONet learns objects on a laptop; mixture is a method of its own'": "of "
+    "a release",
     "make setup": "it installs the program that runs this",
     "source .venv/bin/activate": "the same",
     "make demo": "minutes of training; tests/test_cli.py runs it with two updates",
@@ -225,8 +230,13 @@ def check(words: list[str]) -> None:
     elif words[:2] == ["python", "-m"]:
         module = ROOT / words[2].replace(".", "/")
         assert module.with_suffix(".py").is_file() or (module / "__main__.py").is_file()
+    elif words[:2] == ["git", "tag"]:
+        assert words[3].startswith("v")
     elif words[0] in ("git", "cd"):
         assert words[-1] == "vonet"
+    elif words[0] == ".venv/bin/pytest":
+        tests = (ROOT / words[1]).read_text(encoding="utf-8")
+        assert not words[2:] or re.search(rf"def test_\w*{words[3]}", tests), words
     elif words[0] in ("mkdir", "gcloud"):
         assert words[-1] == "movi/movi_a"
     elif words[0] == "source":
@@ -324,8 +334,11 @@ def test_links_lead_somewhere(page):
         assert not anchor or anchor in anchors(target), link
 
 
-def test_the_citation_is_of_this_version():
+def test_citation_and_changelog_are_of_this_version():
     assert f"\nversion: {vonet.__version__}\n" in (ROOT / "CITATION.cff").read_text(encoding="utf-8")
+    versions = re.findall(r"^## (\S+) \((\d{4}-\d{2}-\d{2})\)$", text_of("CHANGELOG.md"), re.MULTILINE)
+    assert versions[0][0] == vonet.__version__
+    assert len(versions) == len(re.findall(r"^## ", text_of("CHANGELOG.md"), re.MULTILINE))
 
 
 def test_a_reader_of_the_readme_finds_every_page():
@@ -350,6 +363,12 @@ def test_pages_that_the_code_names_exist():
     for path in files:
         for page in re.findall(r"\bdocs/[\w/-]+\.md\b", path.read_text(encoding="utf-8")):
             assert (ROOT / page).exists(), (path, page)
+
+
+def test_the_readme_is_short():
+    lines = text_of("README.md").splitlines()
+    assert len(lines) <= 160
+    assert [line for line in lines if len(line) > 100] == []
 
 
 def test_tables_of_the_readme_have_at_most_ten_rows():
