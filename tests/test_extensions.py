@@ -56,7 +56,7 @@ def test_a_file_runs_once_and_finds_its_neighbours(tmp_path):
             "x = (",
             "unfinished.py cannot be used: SyntaxError: '(' was never closed (unfinished.py, line 1)",
         ),
-        ("json.py", "", "json.py has the name of another module, json: give it another"),
+        ("json.py", "", "json.py has the name of another module, json: rename it"),
     ],
 )
 def test_a_file_that_cannot_be_used_gets_a_sentence(tmp_path, capsys, name, text, said):

@@ -281,7 +281,9 @@ class SIMONe(nn.Module):
                 f"model.initial_state({len(clip.frames)})"
             )
         if clip.is_first[:, 1:].any():
-            raise BadInput("a video begins inside the clip; SIMONe sees a clip as one video: give it each by itself")
+            raise BadInput(
+                "a video begins inside the clip; SIMONe sees a clip as one video: give each video its own clip"
+            )
 
 
 def _bounded(q: Gaussian) -> Gaussian:

@@ -287,7 +287,7 @@ class VONet(nn.Module):
     def slot_divergence(self, output: Output) -> Float[Tensor, "B T K"]:
         """KL(posterior ‖ prior) of each slot at each frame, divided by D: the paper's KLD curves."""
         if (prior := self.sequential_vae.prior) is None:
-            raise BadInput("this model has no prior, so its slots have no divergence to show")
+            raise BadInput("this model has no prior, so its slots have no KL divergence")
         posterior = self.sequential_vae.posterior(output.slots.flatten(0, 1))
         divergence = prior.divergence(posterior, prior(output.previous_slots.flatten(0, 1))) / self.slot_dim
         return divergence.unflatten(0, output.slots.shape[:2])

@@ -86,7 +86,7 @@ class BoxConfig:
 
     def __post_init__(self) -> None:
         if not (0 < self.size_range < self.size and 0 < self.ratio_range < self.ratio):
-            raise BadInput(f"{self}: ranges must be more than 0 and less than what they are around")
+            raise BadInput(f"{self}: ranges must be more than 0 and less than the value they surround")
 
     def extents(self, raw: Float[Tensor, "*any 2"]) -> Float[Tensor, "*any 2"]:
         """Width and height from any two numbers."""
