@@ -16,7 +16,7 @@ Deviations from GI: learning decodes half of the frames and every second pixel i
 at a random one of the first where GI always takes the even ones; evaluation decodes the means where GI draws for each
 pixel, which speckles the masks; the KL of frames has a prior of its own shape (GI's fails unless T = K); every layer of
 the transformers has a start of its own where GI copies one; the heads of the latents start as everywhere in vonet,
-scaled to GI's size, and their log standard deviation where one likes (`initial_log_std`). The mixture is taken for each
+scaled to GI's size, and their log standard deviation is an option (`initial_log_std`). The mixture is taken for each
 colour by itself, as GI does.
 """
 

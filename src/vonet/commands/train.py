@@ -52,7 +52,7 @@ def add_options(parser: ArgumentParser) -> None:
     parser.add_argument(
         "--precision",
         choices=("auto", "float32", "bfloat16"),
-        help="of convolutions and products; auto takes bfloat16 where a short test is faster with it (default: float32)",
+        help="of convolutions and products; auto takes bfloat16 where a short test is faster (default: float32)",
     )
     parser.add_argument(
         "--evaluate-every", type=int, metavar="N", help="updates between evaluations (default: a tenth)"
