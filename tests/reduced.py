@@ -22,6 +22,7 @@ from vonet.model.decoder import TokenDecoderConfig
 from vonet.model.vonet import VONet, VONetConfig
 from vonet.variants.object_decoder import ObjectDecoderConfig
 from vonet.variants.reduced_unet import ReducedUNetAttentionConfig
+from vonet.variants.taught_tokens import TaughtTokensConfig
 
 
 @singledispatch
@@ -41,18 +42,6 @@ def _(config: VONetConfig) -> VONetConfig:
             attention = replace(attention, reduction=max(1, reduction))
         unet = replace(attention.unet, channels=(4, 6, 8, 8)[:levels], bottleneck=(12, 12))
         attention = replace(attention, unet=unet)
-    decoder = config.decoder
-    if isinstance(decoder, TokenDecoderConfig):
-        decoder = replace(
-            decoder,
-            dvae=DVAEConfig(vocabulary=24, width=8, temperature=decoder.dvae.temperature),
-            transformer=CausalTransformerConfig(width=16, blocks=2, heads=2, dropout=decoder.transformer.dropout),
-            memory_hidden=12,
-        )
-    elif isinstance(decoder, ObjectDecoderConfig):
-        decoder = replace(decoder, hidden=(8, 8))
-    else:
-        decoder = replace(decoder, painter=SpatialBroadcastConfig(grid=8, channels=(6, 6)))
     strides = config.backbone.strides[:2]
     return replace(
         config,
@@ -61,8 +50,23 @@ def _(config: VONetConfig) -> VONetConfig:
         slot_dim=10,
         backbone=replace(config.backbone, channels=(8, 8), strides=strides, feature_dim=12, groups=4),
         attention=attention,
-        decoder=decoder,
+        decoder=_reduced_decoder(config.decoder),
     )
+
+
+def _reduced_decoder(decoder):
+    if isinstance(decoder, TaughtTokensConfig):
+        return replace(decoder, tokens=_reduced_decoder(decoder.tokens), objects=_reduced_decoder(decoder.objects))
+    if isinstance(decoder, TokenDecoderConfig):
+        return replace(
+            decoder,
+            dvae=DVAEConfig(vocabulary=24, width=8, temperature=decoder.dvae.temperature),
+            transformer=CausalTransformerConfig(width=16, blocks=2, heads=2, dropout=decoder.transformer.dropout),
+            memory_hidden=12,
+        )
+    if isinstance(decoder, ObjectDecoderConfig):
+        return replace(decoder, hidden=(8, 8))
+    return replace(decoder, painter=SpatialBroadcastConfig(grid=8, channels=(6, 6)))
 
 
 _SMALL_COMPONENTS = {

@@ -342,6 +342,22 @@ def test_soft_tokens_are_distributions_and_sharpen():
     assert torch.equal(hard(dvae.eval().soft_tokens(logits, 0)), logits.argmax(-1))
 
 
+def test_unevenness_of_the_vocabulary():
+    """0 where all kinds are used alike, log V where one is used for all, in between as the entropy says."""
+    dvae = DVAE(DVAEConfig(vocabulary=4, width=8), (8, 8))
+    alike = 100 * torch.eye(4)[None]  # four tokens of four kinds
+    assert dvae.unevenness(alike).item() == pytest.approx(0, abs=1e-6)
+    assert dvae.unevenness(100 * torch.eye(4)[[0] * 4][None]).item() == pytest.approx(math.log(4))
+    assert dvae.unevenness(100 * torch.eye(4)[[0, 0, 1, 1]][None]).item() == pytest.approx(math.log(2))
+
+
+def test_kinds_in_use_counts_what_occurs():
+    dvae = DVAE(DVAEConfig(vocabulary=4, width=8), (8, 8))
+    logits = torch.eye(4)[[2, 0, 2, 2]][None]
+    dvae.logits = lambda frames: logits
+    assert dvae.kinds_in_use(torch.rand(1, 3, 8, 8)) == 2
+
+
 def test_tokens_are_drawn_as_often_as_their_logits_say():
     """Whatever the temperature; in evaluation the likeliest is taken. No gradient passes."""
     dvae = DVAE(DVAEConfig(vocabulary=4, width=8), (8, 8))

@@ -526,3 +526,39 @@ def test_parts_that_do_not_fit_are_refused():
 def test_sizes_that_cannot_be_halved_are_refused(size):
     with pytest.raises(BadInput, match="multiple"):
         small_model(size=size)
+
+
+# Signatures
+
+
+def test_a_signature_stays_for_the_whole_video_and_begins_anew_with_the_next():
+    model = replace(reduced(VONetConfig()), signature_dim=3).build().eval()
+    is_first = torch.zeros(2, 5, dtype=torch.bool)
+    is_first[1, 2] = True
+    state = model.initial_state(2)
+    state = replace(state, slots=torch.randn_like(state.slots))  # as if in the middle of a video
+    output = model.unroll(Clip(torch.rand(2, 5, 3, *model.size), is_first), state)
+    signatures, noise = output.slots[..., :3], state.noise[..., :3]
+    assert torch.equal(signatures[0], state.slots[0, :, :3].expand(5, -1, -1))
+    assert torch.equal(signatures[1, :2], state.slots[1, :, :3].expand(2, -1, -1))
+    assert torch.equal(signatures[1, 2:], noise[1].expand(3, -1, -1))
+    assert (output.slots[:, 1:, :, 3:] != output.slots[:, :-1, :, 3:]).any()
+
+
+def test_a_signature_tells_slots_apart_that_are_equal_otherwise():
+    """Equal slots have equal masks for ever: nothing in a symmetric encoder can tell them apart."""
+    for signature_dim, apart in ((0, False), (3, True)):
+        torch.manual_seed(0)
+        model = replace(reduced(VONetConfig()), signature_dim=signature_dim).build().eval()
+        state = model.initial_state(1)
+        slots = state.slots.clone()
+        slots[:, 1, signature_dim:] = slots[:, 0, signature_dim:]
+        output = model.unroll(Clip(torch.rand(1, 4, 3, *model.size)), replace(state, slots=slots))
+        difference = (output.log_masks[:, :, 0] - output.log_masks[:, :, 1]).abs().max().item()
+        assert (difference > 1e-4) == apart
+
+
+@pytest.mark.parametrize("dim", [-1, 10])
+def test_a_signature_leaves_room_for_the_slot(dim):
+    with pytest.raises(BadInput, match=f"signature_dim is {dim}"):
+        replace(reduced(VONetConfig()), signature_dim=dim)

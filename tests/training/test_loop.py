@@ -33,7 +33,7 @@ from vonet.schedule import constant
 from vonet.training import checkpoint
 from vonet.training.distributed import Processes, attempt_name
 from vonet.training.log import Log
-from vonet.training.loop import NotFinite, Training, Update, collapse
+from vonet.training.loop import TOKENS_EVERY, NotFinite, Training, Update, collapse
 from vonet.training.replay import Replay, ReplayConfig
 from vonet.training.run import Run, TrainOptions, _begin_with, _check_same
 from vonet.training.segments import Footage, Windows
@@ -283,6 +283,25 @@ def test_collapse_is_said_in_words():
     assert collapse(Update(entropy=0.5, largest_slot=0.6)) is None
     assert "nearly uniform" in collapse(Update(entropy=0.97, largest_slot=0.3))
     assert "one slot" in collapse(Update(entropy=0.02, largest_slot=0.99))
+    assert "only 7 of 256 kinds" in collapse(Update(entropy=0.5, largest_slot=0.6, token_kinds=7, vocabulary=256))
+    assert collapse(Update(entropy=0.5, largest_slot=0.6, token_kinds=8, vocabulary=256)) is None
+
+
+def test_token_kinds_in_use_are_counted():
+    """Every update tells the last count. A model without tokens has none."""
+    assert training().step().token_kinds is None
+    run = training(experiment("vonet-movi-a"))
+    with torch.no_grad():
+        run.model.decoder.dvae.to_logits.bias[3] = 1e3
+    found = run.step()
+    assert (found.token_kinds, found.vocabulary) == (1, 24)
+    assert "only 1 of 24" not in (collapse(found) or "")  # a twenty-fourth is more than one in 32
+    with torch.no_grad():
+        run.model.decoder.dvae.to_logits.bias.zero_()
+        run.model.decoder.dvae.to_logits.weight *= 100
+    kinds = [run.step().token_kinds for _ in range(TOKENS_EVERY)]
+    assert kinds[:-1] == [1] * (TOKENS_EVERY - 1)
+    assert kinds[-1] > 1
 
 
 def test_three_tiny_clips_are_learned_by_heart():

@@ -6,6 +6,7 @@ ReLU on them, probably by accident, which we do not copy (docs/deviations.md).
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass, field
 
 import torch
@@ -124,6 +125,17 @@ class DVAE(nn.Module):
         """Tokens drawn with the probabilities that the logits say, whatever the temperature; the most likely ones in
         evaluation. No gradient passes."""
         return hard(self._noisy(logits.detach()))
+
+    @torch.no_grad()
+    def kinds_in_use(self, frames: Float[Tensor, "B 3 H W"]) -> int:
+        """How many kinds of tokens occur in these frames; a few only if the vocabulary has collapsed."""
+        return hard(self.logits(frames)).unique().numel()
+
+    def unevenness(self, logits: Float[Tensor, "B N V"]) -> Float[Tensor, ""]:
+        """log V − H(p), where p is how often each kind is expected in these frames: 0 if all kinds are used alike,
+        log V if one kind is used for all. As a loss it keeps the vocabulary from collapsing."""
+        often = logits.flatten(0, 1).softmax(-1).mean(0)
+        return math.log(self.vocabulary) + (often * often.clamp_min(1e-9).log()).sum()
 
     def _picture(self, embedded: Float[Tensor, "B N C"]) -> Float[Tensor, "B 3 H W"]:
         embedded = F.relu(embedded).unflatten(1, self.grid)

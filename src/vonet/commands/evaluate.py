@@ -29,6 +29,12 @@ def add_options(parser: ArgumentParser) -> None:
     parser.add_argument("--batch", type=int, help="videos at a time; never changes a score (default: 8)")
     parser.add_argument("--slots", type=int, help="number of slots (default: as in training)")
     parser.add_argument("--masks", help="how masks are enlarged, nearest or bilinear (default: the model's)")
+    parser.add_argument(
+        "--pictures",
+        action="store_true",
+        help="also score what the model paints: the share of object pixels nearer in colour to the object than to the "
+        "background",
+    )
     parser.add_argument("--out", type=Path, help="folder for scores (default: `evaluation` beside the weights)")
     parser.add_argument("--json", action="store_true", help="print the mean scores as JSON")
     add_limits(parser)
@@ -37,7 +43,7 @@ def add_options(parser: ArgumentParser) -> None:
 def run(arguments: Namespace) -> None:
     from vonet.evaluation.evaluate import evaluate
 
-    names = ("split", "protocol", "videos", "seeds", "batch", "slots", "masks")
+    names = ("split", "protocol", "videos", "seeds", "batch", "slots", "masks", "pictures")
     report = evaluate(arguments.weights, arguments.data, **given(arguments, *names), limits=limits(arguments))
     if report is None:  # another process of torchrun reports
         return
@@ -48,5 +54,7 @@ def run(arguments: Namespace) -> None:
         print(json.dumps(report.as_json(), indent=2))
         return
     print(report.table())
+    for source, share in report.about.get("painted", {}).items():
+        print(f"Pictures painted from the {source}: {100 * share:.1f} % of the object pixels in the object's colour.")
     print(f"Verdict: {report.verdict()}.")
     print(f"Scores of each video: {' and '.join(map(str, written))}")

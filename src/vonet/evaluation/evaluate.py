@@ -10,6 +10,7 @@ from vonet.data.limits import DEFAULT_LIMITS, Limits
 from vonet.data.video import Video
 from vonet.errors import BadInput, check_choice
 from vonet.evaluation import protocol as protocols
+from vonet.evaluation.painting import score_pictures
 from vonet.evaluation.references import evaluate_references
 from vonet.evaluation.report import Report
 from vonet.evaluation.run import Row, evaluate_model, frames_of, in_all_processes
@@ -33,6 +34,7 @@ def evaluate(
     batch: int = 8,
     slots: int | None = None,
     masks: Enlargement | None = None,
+    pictures: bool = False,
     limits: Limits = DEFAULT_LIMITS,
     progress: bool = True,
 ) -> Report | None:
@@ -48,6 +50,8 @@ def evaluate(
         batch: Videos that are computed side by side. It changes no score.
         slots: Number of slots; by default the model's.
         masks: How masks are enlarged, "nearest" or "bilinear"; by default as the model says.
+        pictures: Whether the pictures that the model paints are scored, too: the share of object pixels nearer in
+            colour to the object than to the background.
         limits: Of the memory for reading.
         progress: Whether a progress bar is drawn.
 
@@ -95,6 +99,7 @@ def evaluate(
             return evaluate_references(model, share, rules, slots=slots, enlargement=how, progress=show)
 
         others = in_all_processes(compare, chosen)
+        painted = score_pictures(model, chosen, slots) if pictures and processes.is_first else None
     if mine is None or others is None:
         return None
     about = {
@@ -115,6 +120,7 @@ def evaluate(
         "parameters": sum(parameter.numel() for parameter in model.parameters()),
         "milliseconds": milliseconds,
         "problems": everything.problems,
+        **({} if painted is None else {"painted": painted}),
     }
     as_the_paper = (
         protocol == "vonet"

@@ -37,6 +37,7 @@ def _entries() -> Iterator[tuple[str, _Entry]]:
     yield "vonet-sprites", _Entry("sprites", "vonet_sprites")
     yield "vonet-closeup", _Entry("closeup", "vonet_closeup")
     yield "vonet-closeup-quick", _Entry("closeup", "vonet_closeup_quick")
+    yield "vonet-closeup-tokens", _Entry("closeup_tokens", "vonet_closeup_tokens")
     yield "vonet-laptop", _Entry("laptop", "vonet_laptop")
     yield "vonet-spmot", _Entry("spmot", "vonet_spmot")
     yield "vonet-spmot-quick", _Entry("spmot", "vonet_spmot_quick")
@@ -73,8 +74,9 @@ _PARTS = {
     "variants.normed_attention": ("NormedAttentionConfig",),
     "variants.object_decoder": (
         *("ObjectDecoderConfig", "PicturePositionsConfig", "SlotPositionsConfig", "AlignmentConfig", "AreaPriceConfig"),
-        "SpreadConfig",
+        *("SpreadConfig", "PlaceConfig"),
     ),
+    "variants.taught_tokens": ("TaughtTokensConfig",),
     "baselines.mixture": ("MixtureConfig",),
     "baselines.monet": ("MONetConfig",),
     "baselines.vimon": ("ViMONConfig",),

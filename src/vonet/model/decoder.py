@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import Any, ClassVar, Protocol, runtime_checkable
+from typing import Any, Protocol, runtime_checkable
 
 from jaxtyping import Float
 from torch import Tensor, nn
@@ -30,11 +30,18 @@ class DecoderConfig(Protocol):
 class TokenDecoderConfig:
     """The paper's decoder: a discrete VAE, and a causal transformer that reads the slots."""
 
-    losses: ClassVar[tuple[str, ...]] = TokenPredictor.losses
     dvae: DVAEConfig = field(default_factory=DVAEConfig)
     transformer: CausalTransformerConfig = field(default_factory=CausalTransformerConfig)
     memory_hidden: int = 256
     """Width of the hidden layer of the MLP that prepares the slots for cross-attention."""
+    even_vocabulary: bool = False
+    """Add the loss `vocabulary`, by which the dVAE uses its token kinds more evenly. Not in the paper; without it, few
+    kinds are used where frames are small and mostly background (docs/log/tokens.md). Its gradient reaches the dVAE
+    alone."""
+
+    @property
+    def losses(self) -> tuple[str, ...]:
+        return (*TokenPredictor.losses, "vocabulary") if self.even_vocabulary else TokenPredictor.losses
 
     def build(self, latent_dim: int, size: tuple[int, int]) -> TokenDecoder:
         return TokenDecoder(self, latent_dim, size)
@@ -54,6 +61,7 @@ class TokenDecoder(TokenPredictor):
         memory = mlp(latent_dim, config.memory_hidden, config.transformer.width)
         head = linear(config.transformer.width, dvae.vocabulary, bias=False)
         super().__init__(config.transformer, dvae, memory, nn.LayerNorm, head)
+        self.even_vocabulary = config.even_vocabulary
 
     def parameter_groups(self) -> dict[str, list[nn.Parameter]]:
         dvae = list(self.dvae.parameters())
@@ -77,7 +85,11 @@ class TokenDecoder(TokenPredictor):
 
         Returns:
             −log P(frame | slots) as "tokens", in nats, and the squared error of the discrete VAE as "pixels". Both are
-            sums over the frame, one number for each frame.
+            sums over the frame, one number for each frame. With `even_vocabulary` also "vocabulary".
         """
-        soft = self.dvae.soft_tokens(self.dvae.logits(frames), update)
-        return {"tokens": self.surprise(hard(soft), latents), "pixels": self.dvae.pixel_error(frames, soft)}
+        logits = self.dvae.logits(frames)
+        soft = self.dvae.soft_tokens(logits, update)
+        losses = {"tokens": self.surprise(hard(soft), latents), "pixels": self.dvae.pixel_error(frames, soft)}
+        if self.even_vocabulary:
+            losses["vocabulary"] = self.dvae.unevenness(logits).expand(len(frames))
+        return losses

@@ -67,6 +67,10 @@ class VONetConfig:
     """K: default number of slots. No parameter depends on it."""
     slot_dim: int = 128
     """D: the width of r, y, z, the context and the noise."""
+    signature_dim: int = 0
+    """So many of the D numbers of r are the slot's noise and stay the same for the whole video. Not in the paper. They
+    tell slots apart that hold no object; without them such slots become equal, and equal slots share the next object
+    for as long as it is seen (docs/log)."""
     backbone: BackboneConfig = field(default_factory=BackboneConfig)
     attention: AttentionConfig = field(default_factory=UNetAttentionConfig)
     initial_slots: InitialSlotsConfig = field(default_factory=InitialSlotsConfig)
@@ -84,6 +88,8 @@ class VONetConfig:
         check_slots(self.slots)
         if self.slot_dim < 1:
             raise BadInput(f"slot_dim is {self.slot_dim}; it must be 1 or more")
+        if not 0 <= self.signature_dim < self.slot_dim:
+            raise BadInput(f"signature_dim is {self.signature_dim}; it must be 0 or more and less than slot_dim")
         check_choice("enlargement", self.enlargement, Enlargement)
 
     @property
@@ -107,7 +113,7 @@ class VONet(nn.Module):
     def __init__(self, config: VONetConfig):
         super().__init__()
         D, C = config.slot_dim, config.backbone.feature_dim
-        self.slots, self.slot_dim = config.slots, D
+        self.slots, self.slot_dim, self.signature_dim = config.slots, D, config.signature_dim
         self.size, self.enlargement = config.size, config.enlargement
         self.backbone = config.backbone.build(config.size)
         self.cells = self.backbone.feature_size
@@ -143,7 +149,17 @@ class VONet(nn.Module):
         context = self.context(slots)
         log_masks = self.attention(features, context)
         frame_slots = self.slot_encoder(features, log_masks)
-        return log_masks, self.trajectory(frame_slots, slots)
+        return log_masks, self._signed(self.trajectory(frame_slots, slots), slots)
+
+    def _signed(self, slots: Float[Tensor, "B K D"], signature: Float[Tensor, "B K D"]) -> Float[Tensor, "B K D"]:
+        """Slots with the signature that stands in the first numbers of `signature`, if slots have one."""
+        if self.signature_dim == 0:
+            return slots
+        return torch.cat([signature[..., : self.signature_dim], slots[..., self.signature_dim :]], dim=-1)
+
+    def _fresh(self, noise: Float[Tensor, "B K D"]) -> Float[Tensor, "B K D"]:
+        """r_0 of each slot."""
+        return self._signed(self.initial_slots(noise), noise)
 
     def _step(self, frame: Float[Tensor, "B 3 H W"], state: SlotState) -> tuple[StepOutput, SlotState]:
         return self._stepped(self.encode_frame(frame, state.slots), state)
@@ -193,12 +209,12 @@ class VONet(nn.Module):
         check_slots(count)
         check_batch(batch)
         noise = draw_noise(batch, count, self.slot_dim, self.slot_encoder.value.weight, generator)
-        return SlotState(slots=self.initial_slots(noise), noise=noise)
+        return SlotState(slots=self._fresh(noise), noise=noise)
 
     def restart(self, state: SlotState, is_first: Bool[Tensor, " B"]) -> SlotState:
         """Fresh slots, grown from the state's noise, for the elements where a video begins."""
         begins = is_first[:, None, None]
-        return replace(state, slots=torch.where(begins, self.initial_slots(state.noise), state.slots))
+        return replace(state, slots=torch.where(begins, self._fresh(state.noise), state.slots))
 
     # ---- a video ---------------------------------------------------------------------------------------------------
 

@@ -111,6 +111,8 @@ class Logging(Callback):
         waiting = run.training.segments.seconds_reading / max(run.stepping, 1e-9)
         entry = {"losses": found.losses, "norms": found.norms, "entropy": found.entropy}
         entry |= {"largest_slot": found.largest_slot, "waiting": waiting}
+        if found.token_kinds is not None:
+            entry |= {"token_kinds": found.token_kinds}
         with self.progress.refusals():
             self.write({"update": update, "seconds": run.seconds, **entry})
 

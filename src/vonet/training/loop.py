@@ -12,6 +12,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from vonet.blocks.dvae import DVAE
 from vonet.errors import BadInput
 from vonet.interface import Output, StreamingModel, total
 from vonet.training.band import LossBand
@@ -20,6 +21,9 @@ from vonet.training.distributed import Processes, any_process, average_gradients
 from vonet.training.optimizer import NotFiniteGradient, Optimizer
 from vonet.training.replay import Replay
 from vonet.training.segments import Footage, Memory, Segments, Windows
+
+TOKENS_EVERY = 10
+"""Updates between counts of the token kinds in use: a count costs a forward pass of the dVAE's encoder."""
 
 
 class NotFinite(BadInput):
@@ -36,6 +40,10 @@ class Update:
     """Mean entropy of the masks as a share of its maximum. Near 1, all slots share all pixels."""
     largest_slot: float = 0.0
     """Share of the pixels that the largest slot of a segment takes. Near 1, one slot takes all."""
+    token_kinds: int | None = None
+    """Kinds of tokens that occurred in the batch when they were last counted. None: a model without tokens."""
+    vocabulary: int | None = None
+    """Kinds of tokens that could occur."""
 
 
 class Training:
@@ -70,6 +78,8 @@ class Training:
         torch.manual_seed(seed + 1_000_003 * self.processes.rank)
         self.update = 0
         self.band = LossBand()
+        self._dvae = next((part for part in model.modules() if isinstance(part, DVAE)), None)
+        self._token_kinds: int | None = None
         self._seed = seed
         self._part, self._accumulate = config.batch // shares, accumulate
         self._half = half
@@ -89,6 +99,10 @@ class Training:
             self._check_finite(output.losses)
             (loss / self._accumulate).backward()
             self._note(found, output)
+        if self._dvae is not None:
+            if self._token_kinds is None or self.update % TOKENS_EVERY == 0:
+                self._token_kinds = self._dvae.kinds_in_use(clip.frames.flatten(0, 1))
+            found.token_kinds, found.vocabulary = self._token_kinds, self._dvae.vocabulary
         self.band.note(self.update, sum(weight * found.losses[name] for name, weight in weights.items()))
         average_gradients([p for group in self.optimizer.parameters.values() for p in group], self.processes)
         try:
@@ -221,9 +235,12 @@ def _some(names: list[str]) -> str:
 
 
 def collapse(update: Update) -> str | None:
-    """A warning if the masks have collapsed: nearly uniform, or one slot takes all. Else None."""
+    """A warning if the masks have collapsed (nearly uniform, or one slot takes all) or the vocabulary of the tokens has
+    (fewer than one kind in 32 occurs). Else None."""
     if update.entropy > 0.95:
         return "the masks are nearly uniform: every slot takes a share of every pixel"
     if update.largest_slot > 0.98:
         return "one slot takes nearly all pixels"
+    if update.token_kinds is not None and update.vocabulary is not None and update.token_kinds < update.vocabulary / 32:
+        return f"only {update.token_kinds} of {update.vocabulary} kinds of tokens occur"
     return None

@@ -1,0 +1,77 @@
+"""The token decoder with an object decoder beside it: each is what it is alone, and they share the latents only."""
+
+from dataclasses import replace
+
+import torch
+
+from tests.reduced import reduced
+from vonet.experiments.closeup import closeup_model
+from vonet.model.decoder import TokenDecoderConfig
+from vonet.variants.taught_tokens import TaughtTokensConfig
+
+
+def taught_model():
+    closeup = closeup_model()
+    tokens = TokenDecoderConfig(even_vocabulary=True)
+    torch.manual_seed(0)
+    return reduced(replace(closeup, decoder=TaughtTokensConfig(tokens=tokens, objects=closeup.decoder))).build()
+
+
+def inputs(model):
+    torch.manual_seed(1)
+    latents = torch.randn(2, 4, model.slot_dim, requires_grad=True)
+    return torch.rand(2, 3, *model.size), latents, torch.randn(2, 4, *model.cells).log_softmax(1)
+
+
+def test_the_losses_are_those_of_the_two_decoders():
+    model = taught_model().eval()
+    decoder, given = model.decoder, inputs(model)
+    found, tokens = decoder(*given, 0), decoder.tokens(*given, 0)
+    objects = super(type(decoder), decoder).forward(*given, 0)
+    assert set(found) == {"tokens", "pixels", "vocabulary", "reconstruction", "alignment", "spread", "area"}
+    for name, loss in {**tokens, **objects}.items():
+        assert torch.equal(found[name], loss), name
+
+
+def test_without_the_teacher_its_parameters_have_no_gradient_and_the_latents_do():
+    """The paper's loss alone: what the object decoder would say does not matter."""
+    model = taught_model()
+    frames, latents, log_masks = inputs(model)
+    losses = model.decoder(frames, latents, log_masks, 0)
+    (losses["tokens"] + losses["pixels"] + losses["vocabulary"]).sum().backward()
+    groups = model.parameter_groups()
+    assert all(p.grad is None for p in groups["objects"])
+    assert any(p.grad is not None and p.grad.abs().sum() > 0 for p in groups["decoder"])
+    assert any(p.grad is not None and p.grad.abs().sum() > 0 for p in groups["dvae"])
+    assert latents.grad.abs().sum() > 0
+
+
+def test_the_vocabulary_loss_reaches_the_dvae_alone():
+    model = taught_model()
+    frames, latents, log_masks = inputs(model)
+    model.decoder(frames, latents, log_masks, 0)["vocabulary"].sum().backward()
+    touched = {name for name, group in model.parameter_groups().items() if any(p.grad is not None for p in group)}
+    assert touched == {"dvae"}
+    assert latents.grad is None
+
+
+def test_every_parameter_is_in_one_group():
+    model = taught_model()
+    grouped = [id(p) for group in model.parameter_groups().values() for p in group]
+    assert sorted(grouped) == sorted(id(p) for p in model.parameters())
+
+
+def test_the_weights_of_a_model_with_an_object_decoder_fit():
+    closeup = reduced(closeup_model()).build()
+    model = taught_model()
+    missing, unexpected = model.load_state_dict(closeup.state_dict(), strict=False)
+    assert not unexpected
+    assert all(name.startswith("decoder.tokens.") for name in missing)
+
+
+def test_the_picture_is_painted_by_tokens():
+    model = taught_model().eval()
+    _, latents, log_masks = inputs(model)
+    with torch.no_grad():
+        expected = model.decoder.tokens.picture(latents)
+        assert torch.equal(model.decoder.picture(latents, log_masks), expected)
