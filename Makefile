@@ -1,9 +1,10 @@
 # make setup: install into .venv.   make demo: train and segment.   make test, make lint: check.   make format: fix style.
+# make docs: build the documentation into site/.
 PYTHON ?= python3
 BIN := .venv/bin
-MARKDOWN := README.md CHANGELOG.md CONTRIBUTING.md docs results
+MARKDOWN := README.md CHANGELOG.md CONTRIBUTING.md RELEASING.md docs results
 
-.PHONY: setup demo test lint format fuzz mutants bench results clean
+.PHONY: setup demo test lint format docs fuzz mutants bench results clean
 .DEFAULT_GOAL := demo
 
 setup: .venv/installed
@@ -30,6 +31,10 @@ format: setup
 	$(BIN)/ruff format .
 	$(BIN)/mdformat $(MARKDOWN)
 
+# The site, site/index.html. A link or a reference that leads nowhere is an error.
+docs: setup
+	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict --quiet
+
 # Mutated files for every reader: 100,000 inputs, 10 to 20 minutes on one core.
 fuzz: setup
 	$(BIN)/python -m tests.fuzz
@@ -45,4 +50,4 @@ results: setup
 	$(BIN)/python -m results
 
 clean:
-	rm -rf .venv demo bench.json bench-attention.*
+	rm -rf .venv demo site bench.json bench-attention.*

@@ -12,13 +12,16 @@ from collections import defaultdict
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 from statistics import mean, stdev
+from typing import Any
 
 from vonet import experiments
 from vonet.evaluation.spmot import PUBLISHED, TRACKING_SCORES
+from vonet.experiments import paper_scores
 
 HERE = Path(__file__).parent
 RETIRED = HERE / "retired"
-README, METHODS, LOG = (HERE.parent / name for name in ("README.md", "docs/methods.md", "docs/log.md"))
+README, DOCS = HERE.parent / "README.md", HERE.parent / "docs"
+METHODS, LOG = DOCS / "methods", DOCS / "log"
 SCORES = {"fg_ari": "FG-ARI", "miou": "mIoU", "slots_per_object": "slots per object", "identity_switches": "switches"}
 PERCENT = ("fg_ari", "miou")
 COSTS = {"milliseconds": "ms per frame", "parameters": "parameters", "minutes": "minutes of training"}
@@ -116,12 +119,45 @@ def learned_table(experiment: str) -> str:
     return _table(["method"], SCORES.values(), rows)
 
 
-def spmot_table() -> str:
-    """`vonet-spmot` on the test clips, beside the published table, itself untrained, and methods without learning."""
+LEARNED = {
+    "vonet-closeup": "close-ups, 32 px",
+    "vonet-laptop": "level A, 64 px",
+    "vonet-sprites": "sprites, 32 px",
+}
+"""results/NAME, and what the videos are called in the README."""
+
+
+def readme_table() -> str:
+    """Each trained VONet beside itself untrained and beside methods without learning: FG-ARI / mIoU, or MOTA."""
+
+    def both(seeds: list[Means], method: str) -> str:
+        return " / ".join(_cells(seeds, method)[: len(PERCENT)])
+
+    rows = []
+    for experiment, videos in LEARNED.items():
+        trained, untrained = seeds_of(HERE / experiment), [means_of(HERE / experiment / "untrained.csv")]
+        others = [both(trained[:1], method) for method in ("mixture (no learning)", "k-means")]
+        rows.append([videos, both(trained, "model"), both(untrained, "model"), *others])
+    seeds, others = _spmot_scores()
+    motas = [one["mota"] for one in seeds]
+    references = [others["references"][method]["mota"] for method in ("mixture (no learning)", "k-means")]
+    spread = f" ± {stdev(motas):.1f}" if len(motas) > 1 else ""
+    cells = [f"{value:.1f}" for value in (others["untrained"]["mota"], *references)]
+    rows.append(["Sprites-MOT, 64 px (MOTA)", f"{mean(motas):.1f}{spread}", *cells])
+    return _table(["videos"], ["VONet, trained", "untrained", "`mixture`", "k-means"], rows)
+
+
+def _spmot_scores() -> tuple[list[Mapping[str, float]], dict[str, Any]]:
+    """Of the trained models, and of `start`, `untrained` and the methods without learning."""
     folder = HERE / "vonet-spmot"
     seeds = [json.loads(path.read_text(encoding="utf-8")) for path in sorted(folder.glob("seed*.json"))]
     names = ("start", "untrained", "references")
-    others = {name: json.loads((folder / f"{name}.json").read_text(encoding="utf-8")) for name in names}
+    return seeds, {name: json.loads((folder / f"{name}.json").read_text(encoding="utf-8")) for name in names}
+
+
+def spmot_table() -> str:
+    """`vonet-spmot` on the test clips, beside the published table, itself untrained, and methods without learning."""
+    seeds, others = _spmot_scores()
 
     def row(name: str, found: list[Mapping[str, float]]) -> list[str]:
         cells = []
@@ -146,10 +182,11 @@ def spmot_table() -> str:
     return _table(["method"], TRACKING_SCORES.values(), rows)
 
 
-def methods_table() -> str:
-    """The laptop trainings of the six other methods, streaming."""
+def methods_table(chosen: Iterable[str]) -> str:
+    """The laptop trainings of other methods, streaming."""
     rows = []
-    for experiment, name in OTHERS.items():
+    for experiment in chosen:
+        name = OTHERS[experiment]
         cost = json.loads((HERE / experiment / "cost.json").read_text(encoding="utf-8"))
         costs = [f"{cost['milliseconds']:.1f}", f"{cost['parameters']:,}", f"{cost['minutes']:.1f}"]
         rows.append([f"{name}, `{experiment}`", *_cells(seeds_of(HERE / experiment), "model"), *costs])
@@ -158,25 +195,39 @@ def methods_table() -> str:
     return _table(["method"], [*SCORES.values(), *COSTS.values()], rows)
 
 
+def paper_table(method: str) -> str:
+    """What the VONet paper reports of a method: Table 1, or Table 4 for the method of single frames."""
+    of_level = paper_scores.of_videos if method in paper_scores.METHODS else paper_scores.of_single_frames
+    found = {level: of_level(method, level) for level in paper_scores.LEVELS}
+    cells = {
+        level: " / ".join(f"{score:.1f}" for score in scores.values()) for level, scores in found.items() if scores
+    }
+    return _table([method], [f"MOVi-{level.upper()}" for level in cells], [["the paper", *cells.values()]])
+
+
 def tables() -> dict[Path, dict[str, str]]:
     """What each page shows, by the name in its marker."""
-    return {
-        README: {"closeup": learned_table("vonet-closeup"), "mixture": mixture_table(["level-a", "movi-a"])},
-        METHODS: {"mixture": mixture_table(MIXTURE)},
-        LOG: {
-            "spmot": spmot_table(),
-            "laptop": learned_table("vonet-laptop"),
-            "sprites": sprites_table(),
-            "methods": methods_table(),
-        },
+    closeup, laptop = learned_table("vonet-closeup"), learned_table("vonet-laptop")
+    pages = {
+        README: {"learned": readme_table()},
+        METHODS / "vonet.md": {"closeup": closeup, "laptop": laptop, "paper": paper_table("VONet")},
+        METHODS / "mixture.md": {"mixture": mixture_table(MIXTURE)},
+        LOG / "closeup.md": {"closeup": closeup},
+        LOG / "laptop.md": {"laptop": laptop},
+        LOG / "sprites-mot.md": {"spmot": spmot_table()},
+        LOG / "sprites.md": {"sprites": sprites_table()},
+        LOG / "methods.md": {"methods": methods_table(OTHERS)},
     }
+    for experiment, name in OTHERS.items():
+        pages[METHODS / f"{name.lower()}.md"] = {"ours": methods_table([experiment]), "paper": paper_table(name)}
+    return pages
 
 
 def with_table(page: str, name: str, table: str) -> str:
     """The page with this table between its markers."""
-    begin, end = f"<!-- results {name} -->\n\n", "\n<!-- /results -->\n"
+    begin, end = f"<!-- results {name} -->\n\n", "<!-- /results -->\n"
     before, rest = page.split(begin)
-    return before + begin + table + end + rest.split(end, 1)[1]
+    return before + begin + table + "\n" + end + rest.split(end, 1)[1]
 
 
 if __name__ == "__main__":

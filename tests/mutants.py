@@ -102,7 +102,7 @@ MUTATIONS = [
     Mutation(
         "slots are not fresh where a video begins",
         "model/vonet.py",
-        "torch.where(begins, self.initial_slots(state.noise), state.slots)",
+        "torch.where(begins, self._fresh(state.noise), state.slots)",
         "torch.where(begins, state.slots, state.slots)",
         MODEL + "test_a_video_that_begins_resets_its_own_element_only",
     ),

@@ -36,9 +36,9 @@ PAGES = sorted(
 )
 
 PREPARED = {
-    "README.md": ("clip.mp4", "MY_VIDEOS", "PATH", "WORLD", "DATA", "RUN", "movi_a"),
+    "README.md": ("clip.mp4", "MY_VIDEOS", "movi_a"),
     "docs/data.md": ("PATH",),
-    "docs/extending/metric.md": ("RUN", "DATA"),
+    "docs/index.md": ("clip.mp4",),
     "docs/figures.md": (
         "RUN",
         "PATH",
@@ -49,11 +49,15 @@ PREPARED = {
         "results",
         "bench-attention.json",
     ),
-    "docs/methods.md": ("WORLD",),
-    "docs/movi.md": ("movi",),
+    "docs/methods/index.md": ("WORLD",),
     "docs/segment.md": ("clip.mp4", "frames", "runs"),
     "docs/sharing.md": ("RUN",),
     "docs/training.md": ("WORLD",),
+    "docs/tutorials/reproduce.md": ("movi",),
+    "docs/tutorials/results.md": ("RUN", "DATA"),
+    "docs/tutorials/score.md": ("RUN", "DATA"),
+    "docs/tutorials/segment.md": ("clip.mp4",),
+    "docs/tutorials/train.md": ("clip.mp4", "MY_VIDEOS"),
 }
 """What a page takes for granted."""
 
@@ -68,7 +72,12 @@ SHORTER = {
 
 NOT_RUN = {
     "git clone URL vonet": "it is how the reader came here",
+    "git clone URL vonet '&&' cd vonet": "the same",
     "cd vonet": "the same",
+    ".venv/bin/pytest tests/test_model.py": "it is among the tests",
+    ".venv/bin/pytest tests/test_model.py -k permut": "the same",
+    "git tag --annotate v1.0.0 --message 'VONet learns objects on a laptop; mixture is a method of its own'": "of "
+    "a release",
     "make setup": "it installs the program that runs this",
     "source .venv/bin/activate": "the same",
     "make demo": "minutes of training; tests/test_cli.py runs it with two updates",
@@ -89,9 +98,9 @@ NOT_RUN = {
 """Commands that are only parsed, and why."""
 
 SAID = {
-    "docs/extending/model.md": ("experiment clusters", "Verdict: "),
-    "docs/extending/dataset.md": ("laboratory: arrays", "Verdict: "),
-    "docs/extending/metric.md": ("centre error",),
+    "docs/tutorials/method.md": ("experiment clusters", "Verdict: "),
+    "docs/tutorials/dataset.md": ("laboratory: arrays", "Verdict: "),
+    "docs/tutorials/score.md": ("centre error",),
     "docs/segment.md": ("\n0 [(", "\n1 [(", "\n2 [(", "\n[Row(id="),
 }
 """What the commands of a page print, among other things."""
@@ -204,7 +213,7 @@ def test_every_command_and_every_example_works(page, here, affordable, capsys):
                     if shlex.join(words) not in NOT_RUN:
                         run(words)
             else:
-                assert language in ("", "bibtex"), f"{page} has a block in {language}, which nobody runs"
+                assert language in ("", "bibtex", "math"), f"{page} has a block in {language}, which nobody runs"
     said = capsys.readouterr().out
     assert [words for words in SAID.get(page, ()) if words not in said] == []
 
@@ -221,8 +230,13 @@ def check(words: list[str]) -> None:
     elif words[:2] == ["python", "-m"]:
         module = ROOT / words[2].replace(".", "/")
         assert module.with_suffix(".py").is_file() or (module / "__main__.py").is_file()
+    elif words[:2] == ["git", "tag"]:
+        assert words[3].startswith("v")
     elif words[0] in ("git", "cd"):
         assert words[-1] == "vonet"
+    elif words[0] == ".venv/bin/pytest":
+        tests = (ROOT / words[1]).read_text(encoding="utf-8")
+        assert not words[2:] or re.search(rf"def test_\w*{words[3]}", tests), words
     elif words[0] in ("mkdir", "gcloud"):
         assert words[-1] == "movi/movi_a"
     elif words[0] == "source":
@@ -320,13 +334,41 @@ def test_links_lead_somewhere(page):
         assert not anchor or anchor in anchors(target), link
 
 
-def test_the_citation_is_of_this_version():
+def test_citation_and_changelog_are_of_this_version():
     assert f"\nversion: {vonet.__version__}\n" in (ROOT / "CITATION.cff").read_text(encoding="utf-8")
+    versions = re.findall(r"^## (\S+) \((\d{4}-\d{2}-\d{2})\)$", text_of("CHANGELOG.md"), re.MULTILINE)
+    assert versions[0][0] == vonet.__version__
+    assert len(versions) == len(re.findall(r"^## ", text_of("CHANGELOG.md"), re.MULTILINE))
 
 
-def test_the_readme_leads_to_every_page():
-    linked = set(re.findall(r"\]\(([^)\s#]+)", text_of("README.md")))
-    assert {page for page in PAGES if page not in linked} == {"README.md"}
+def test_a_reader_of_the_readme_finds_every_page():
+    """From link to link, without the navigation of the site."""
+    found, todo = set(), ["README.md"]
+    while todo:
+        page = todo.pop()
+        found.add(page)
+        for link in re.findall(r"\]\(([^)\s#]+)", text_of(page)):
+            target = (ROOT / page).parent.joinpath(link).resolve()
+            if target.suffix == ".md" and str(target.relative_to(ROOT)) not in {*found, *todo}:
+                todo.append(str(target.relative_to(ROOT)))
+    assert set(PAGES) - found == set()
+
+
+def test_pages_that_the_code_names_exist():
+    files = [
+        path
+        for folder in ("src", "tests", "results", "benchmarks", "examples")
+        for path in (ROOT / folder).rglob("*.py")
+    ]
+    for path in files:
+        for page in re.findall(r"\bdocs/[\w/-]+\.md\b", path.read_text(encoding="utf-8")):
+            assert (ROOT / page).exists(), (path, page)
+
+
+def test_the_readme_is_short():
+    lines = text_of("README.md").splitlines()
+    assert len(lines) <= 160
+    assert [line for line in lines if len(line) > 100] == []
 
 
 def test_tables_of_the_readme_have_at_most_ten_rows():

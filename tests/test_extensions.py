@@ -1,4 +1,4 @@
-"""Files of the user's own: what they may add, and what is said when they are wrong. docs/extending has whole examples,
+"""Files of the user's own: what they may add, and what is said when they are wrong. docs/tutorials has whole examples,
 which tests/test_documentation.py runs."""
 
 import subprocess
@@ -56,7 +56,7 @@ def test_a_file_runs_once_and_finds_its_neighbours(tmp_path):
             "x = (",
             "unfinished.py cannot be used: SyntaxError: '(' was never closed (unfinished.py, line 1)",
         ),
-        ("json.py", "", "json.py has the name of another module, json: give it another"),
+        ("json.py", "", "json.py has the name of another module, json: rename it"),
     ],
 )
 def test_a_file_that_cannot_be_used_gets_a_sentence(tmp_path, capsys, name, text, said):

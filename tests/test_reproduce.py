@@ -184,7 +184,7 @@ def test_the_plan_of_table_1_is_a_list_of_commands(tmp_path, capsys):
 
 
 def test_the_documentation_has_the_table_and_the_plan(tmp_path, monkeypatch, capsys):
-    page = (Path(__file__).parents[1] / "docs/movi.md").read_text(encoding="utf-8")
+    page = (Path(__file__).parents[1] / "docs/tutorials/reproduce.md").read_text(encoding="utf-8")
     for method in METHODS:
         of_levels = [paper_scores.of_videos(method, level) for level in LEVELS]
         cells = [f"{scores['fg_ari']:.1f} / {scores['miou']:.1f}" for scores in of_levels]
@@ -214,7 +214,7 @@ def test_every_training_of_table_1_goes_into_four_processes():
         ("sprites --seeds 0", r"Give --seeds a number of seeds above 0, or --seed the seeds themselves\."),
         ("sprites --workers 0", r"0 workers were asked for; at least 1 is needed"),
         ("sprites --on slurm", r"--on slurm needs sbatch and srun: run it where jobs are submitted"),
-        ("everything", r"nothing is reported as 'everything'; possible: closeup, laptop, spmot, sprites, methods"),
+        ("everything", r"there are no results 'everything'; possible are closeup, laptop, spmot, sprites, methods"),
     ],
 )
 def test_mistakes_get_a_sentence(words, said, tmp_path, capsys, monkeypatch):

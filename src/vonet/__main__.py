@@ -1,3 +1,5 @@
+"""`python -m vonet`: the command line."""
+
 from vonet.cli import main
 
 main()

@@ -97,6 +97,7 @@ class _Parser(argparse.ArgumentParser):
 
 
 def make_parser() -> argparse.ArgumentParser:
+    """The parser of all commands; `arguments.run` is the function of the chosen one."""
     parser = _Parser(prog="vonet")
     parser.add_argument("--version", action="version", version=f"vonet {vonet.__version__}")
     parser.add_argument("--with", dest="files", type=Path, action="append", default=[], metavar="YOURS.py")

@@ -22,7 +22,7 @@ def keep_freed_memory() -> bool:
     them in pages of 2 MB.
 
     Feature maps are a few megabytes each; by default every one is mapped, zeroed page by page, and unmapped again.
-    Keeping them saves 0 to 7 % of a step, depending on the machine, and large pages 2 to 5 % where the system offers
+    Keeping them saves 0 to 7 % of a step, depending on the machine, and large pages 2 to 4 % where the system offers
     them on request. Programs call this once at their start; a library should not do it for others.
     Returns whether it took effect (on Linux with glibc).
     """

@@ -31,7 +31,7 @@ class Schedule:
         if not updates or updates != sorted(set(updates)):
             raise BadInput(f"a schedule needs points in order of increasing updates; given {self.points}")
         if self.curve == "halving" and min(value for _, value in self.points) <= 0:
-            raise BadInput(f"values that halve are above 0; given {self.points}")
+            raise BadInput(f'a "halving" schedule needs values above 0; given {self.points}')
 
     def __call__(self, update: int) -> float:
         after = bisect_right(self.points, update, key=lambda point: point[0])
@@ -48,6 +48,7 @@ class Schedule:
         return from_value + (to_value - from_value) * way
 
     def scaled(self, factor: float) -> Schedule:
+        """The schedule with all values multiplied by `factor`."""
         return replace(self, points=tuple((update, value * factor) for update, value in self.points))
 
 
@@ -63,4 +64,5 @@ class Product:
 
 
 def constant(value: float) -> Schedule:
+    """A schedule with one value."""
     return Schedule(((0, value),))

@@ -113,7 +113,7 @@ def test_boxes_keep_to_their_ranges():
     width, height = config.extents(5 * torch.randn(500, 2)).unbind(-1)
     assert (((width * height).sqrt() - 0.2).abs() <= 0.15 + 1e-5).all()
     assert ((height / width - 1.05).abs() <= 0.45 + 1e-4).all()
-    with pytest.raises(BadInput, match="less than what they are around"):
+    with pytest.raises(BadInput, match="less than the value they surround"):
         BoxConfig(size=0.1, size_range=0.1)
 
 

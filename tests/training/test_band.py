@@ -107,7 +107,7 @@ def test_a_diverged_run_names_a_checkpoint_that_learns_on(world, tmp_path):  # n
     assert found["good"] == {"update": 11, "processes": 1}
     lower = _with_learning_rate(running.experiment, 1e-5)
     options = (lower, world, out, running.options, Processes())
-    with pytest.raises(BadInput, match=r"was started otherwise: experiment\.training\.optimizer\.groups"):
+    with pytest.raises(BadInput, match=r"was started with other settings: experiment\.training\.optimizer\.groups"):
         Run(*options, True)
     again = Run(*options, True, "good")
     assert again.training.update == 11

@@ -779,10 +779,10 @@ def test_what_cannot_be_trained_or_resumed_is_said(world, tmp_path, finished):
     for arguments, words in [
         (command(world, finished[0]), "holds a run already, at update 12: add --resume"),
         (command(world, tmp_path / "x", "--resume"), "holds no checkpoint. Omit --resume to start a new run."),
-        (command(world, finished[0], "--resume", "--seed", 3), "was started otherwise: seed was 0 and is 3"),
+        (command(world, finished[0], "--resume", "--seed", 3), "was started with other settings: seed was 0 and is 3"),
         (
             command(world, finished[0], "--resume", "--set", "training.batch=4"),
-            "was started otherwise: experiment.training.batch was 2 and is 4. Use the same",
+            "was started with other settings: experiment.training.batch was 2 and is 4. Use the same",
         ),
         (command(world, tmp_path / "x", "--updates", 0), "updates is 0; it must be more than 0"),
         (command(world, tmp_path / "x", "--minutes", "nan"), "minutes is nan; it must be more than 0"),

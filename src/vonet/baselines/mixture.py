@@ -59,6 +59,8 @@ SEED_SHARE, SEED_STD = 0.02, 0.06
 
 @dataclass(frozen=True, kw_only=True)
 class MixtureConfig:
+    """All options of the method. docs/methods/mixture.md says what more and less of each does."""
+
     size: tuple[int, int] = (64, 64)
     """Height and width of the frames, in pixels."""
     slots: int = 7
@@ -147,6 +149,8 @@ class _Parts(NamedTuple):
 
 
 class Mixture(nn.Module):
+    """The method: prediction, E step and M step for each frame. It has no parameters."""
+
     grid: Tensor
     ridge: Tensor
 

@@ -8,7 +8,7 @@
 
     loss = −Σ log Σ_k m_k N(x; x̂_k, σ_k²)  +  β Σ_k KL(q(z_k) ‖ N(0, I))  +  γ Σ KL(m ‖ m̃)
 
-There is no time: each frame is on its own, and the same slot has the same object in two frames only by habit.
+There is no time: each frame is on its own. The same slot holds the same object in two frames only by chance.
 
 Deviations. From the paper: the U-Net is VONet's (as VONet's paper says of its MONet), and scope and masks enter the
 networks as probabilities and not as their logarithms, which grow without bound. β = 1 and γ = 2 are VONet's; it does
@@ -56,6 +56,8 @@ from vonet.interface import (
 
 @dataclass(frozen=True, kw_only=True)
 class MONetConfig:
+    """MONet with the VONet paper's settings for MOVi."""
+
     size: tuple[int, int] = (128, 128)
     """Height and width of the frames."""
     slots: int = 11
@@ -86,6 +88,8 @@ class MONetConfig:
 
 
 class MONet(nn.Module):
+    """Masks, latents and pictures of each frame on its own. The state is empty."""
+
     enlargement: Enlargement = "nearest"
 
     def __init__(self, config: MONetConfig):

@@ -52,6 +52,8 @@ SQUARED_ERROR = 0.5**0.5
 
 @dataclass(frozen=True, kw_only=True)
 class SAViConfig:
+    """SAVi with the VONet paper's settings for MOVi-A."""
+
     size: tuple[int, int] = (128, 128)
     slots: int = 11
     """How many slots a fresh state has unless asked otherwise; no parameter depends on it."""
@@ -89,6 +91,8 @@ class SAViConfig:
 
 
 class SAVi(RecurrentSlots):
+    """Recurrent slot attention with a spatial-broadcast decoder. The masks are the decoder's."""
+
     def __init__(self, config: SAViConfig):
         D, heads = config.slot_dim, config.predictor_heads
         vectors = FrameVectors(config.backbone, config.vector_hidden, centred_grid, config.size)

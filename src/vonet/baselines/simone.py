@@ -16,7 +16,7 @@ Deviations from GI: learning decodes half of the frames and every second pixel i
 at a random one of the first where GI always takes the even ones; evaluation decodes the means where GI draws for each
 pixel, which speckles the masks; the KL of frames has a prior of its own shape (GI's fails unless T = K); every layer of
 the transformers has a start of its own where GI copies one; the heads of the latents start as everywhere in vonet,
-scaled to GI's size, and their log standard deviation where one likes (`initial_log_std`). The mixture is taken for each
+scaled to GI's size, and their log standard deviation is an option (`initial_log_std`). The mixture is taken for each
 colour by itself, as GI does.
 """
 
@@ -45,6 +45,8 @@ LEAST_LOG_STD, MOST_LOG_STD = -10.0, 3.0
 
 @dataclass(frozen=True, kw_only=True)
 class SIMONeConfig:
+    """SIMONe with the VONet paper's settings."""
+
     size: tuple[int, int] = (64, 64)
     grid: tuple[int, int] = (4, 4)
     """Rows and columns of the pooled map, whose cells are the slots."""
@@ -120,6 +122,8 @@ class PixelDecoder(nn.Module):
 
 
 class SIMONe(nn.Module):
+    """Latents of objects and of frames from a whole clip. It has no `step`."""
+
     def __init__(self, config: SIMONeConfig):
         super().__init__()
         self.size, self.cells = config.size, config.size
@@ -277,7 +281,9 @@ class SIMONe(nn.Module):
                 f"model.initial_state({len(clip.frames)})"
             )
         if clip.is_first[:, 1:].any():
-            raise BadInput("a video begins inside the clip; SIMONe sees a clip as one video: give it each by itself")
+            raise BadInput(
+                "a video begins inside the clip; SIMONe sees a clip as one video: give each video its own clip"
+            )
 
 
 def _bounded(q: Gaussian) -> Gaussian:

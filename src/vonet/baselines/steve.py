@@ -43,6 +43,8 @@ from vonet.schedule import Schedule
 
 @dataclass(frozen=True, kw_only=True)
 class STEVEConfig:
+    """STEVE with the VONet paper's settings for MOVi-A."""
+
     size: tuple[int, int] = (128, 128)
     slots: int = 11
     """How many slots a fresh state has unless asked otherwise; no parameter depends on it."""
@@ -93,6 +95,8 @@ class Predictor(nn.Module):
 
 
 class STEVE(RecurrentSlots):
+    """Recurrent slot attention with a token decoder. The masks are the attention of the last iteration."""
+
     def __init__(self, config: STEVEConfig):
         D = config.slot_dim
         vectors = FrameVectors(config.backbone, config.backbone.channels[-1], four_sided_grid, config.size)

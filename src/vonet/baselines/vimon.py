@@ -2,18 +2,18 @@
 
 ::
 
-    x_t, s_{k−1}, forecast mask of slot k ─► U-Net ─► share of the scope ─► mask m_{t,k}       one slot after another
+    x_t, s_{k−1}, predicted mask of slot k ─► U-Net ─► share of the scope ─► mask m_{t,k}       one slot after another
     x_t, log m_{t,k} ─► encoder ─► y ─► GRU over time, a state h_k for each slot ─► q(z_{t,k})      all slots at once
-    z ─► decoder ─► picture and mask of frame t;     transition(z) ─► the same decoder ─► forecast of frame t + 1
+    z ─► decoder ─► picture and mask of frame t;     transition(z) ─► the same decoder ─► prediction of frame t + 1
 
-What keeps a slot on its object is that the attention sees the mask which the slot forecast for this very frame.
+A slot stays on its object because the attention sees the mask that the slot predicted for this frame.
 
     reconstruction  −log Σ_k m̃_k N(x_t; x̂_k, σ_k²), with the decoder's masks m̃ (and not the attention's, as in MONet)
-    prediction      the same of x_{t+1} and its forecast, but not from the first frame, where no motion is known
+    prediction      the same of x_{t+1} and its prediction, but not from the first frame, where no motion is known
     kl              Σ_k KL(q(z_{t,k}) ‖ N(0, I)), at every frame: the prior knows nothing of time
-    masks           KL(m_t ‖ m̃_t)          next_masks     KL(m_{t+1} ‖ the forecast of m̃_{t+1})
+    masks           KL(m_t ‖ m̃_t)          next_masks     KL(m_{t+1} ‖ the prediction of m̃_{t+1})
 
-The last frame of a clip is only forecast when the model learns, and never encoded.
+In training the last frame of a clip is predicted, and never encoded.
 
 Deviations from the authors' code. The initialisation that their class has and never calls is called (their released
 weights show its trace). The mixture has no floor of 10⁻⁵, below which nothing would be learned. Logarithms of scopes
@@ -73,6 +73,8 @@ Segments = Literal["painted", "found"]
 
 @dataclass(frozen=True, kw_only=True)
 class ViMONConfig:
+    """ViMON with the VONet paper's settings for MOVi-A."""
+
     size: tuple[int, int] = (128, 128)
     """Height and width of the frames."""
     slots: int = 11
@@ -160,6 +162,8 @@ class SubsampledUNet(UNet):
 
 
 class ViMON(nn.Module):
+    """MONet's attention, with a recurrent state and a predicted mask for each slot."""
+
     enlargement: Enlargement = "nearest"
 
     def __init__(self, config: ViMONConfig):
@@ -288,7 +292,7 @@ class ViMON(nn.Module):
         """Watch all frames of a clip but the last, and say how badly they are explained, and the next ones forecast.
         In training mode latents are drawn."""
         if clip.frames.shape[1] < 2:
-            raise BadInput("a clip of one frame has nothing to forecast; ViMON learns from clips of two frames or more")
+            raise BadInput("a clip of one frame has no next frame to predict; give ViMON clips of two frames or more")
         if update < self.as_monet:
             return self._learn_alone(clip, state)
         output, found = self._watch(Clip(clip.frames[:, :-1], clip.is_first[:, :-1]), state)

@@ -83,6 +83,7 @@ class _CausalAttention(torch.autograd.Function):
 def causal_attention(
     q: Float[Tensor, "B heads N d"], k: Float[Tensor, "B heads N d"], v: Float[Tensor, "B heads N d"], rate: float
 ) -> Float[Tensor, "B heads N d"]:
+    """Softmax attention of each token to itself and those before it; `rate` of the probabilities is dropped."""
     if q.device.type == "cpu" and (rate > 0 or (q.dtype == torch.bfloat16 and q.requires_grad)):
         return _CausalAttention.apply(q, k, v, rate)
     return F.scaled_dot_product_attention(q, k, v, dropout_p=rate, is_causal=True)
@@ -98,6 +99,8 @@ def _xavier(inputs: int, outputs: int, parts: int = 1, gain: float = 1.0) -> nn.
 
 @dataclass(frozen=True, kw_only=True)
 class CausalTransformerConfig:
+    """The transformer of STEVE's and VONet's decoder."""
+
     width: int = 192
     blocks: int = 8
     heads: int = 4
@@ -109,6 +112,8 @@ class CausalTransformerConfig:
 
 
 class CausalBlock(nn.Module):
+    """Self-attention to earlier tokens, cross-attention to the slots, and an MLP."""
+
     def __init__(self, config: CausalTransformerConfig, *, replaces_input: bool):
         super().__init__()
         width, residual_gain = config.width, (3 * config.blocks) ** -0.5
@@ -190,6 +195,8 @@ class CausalBlock(nn.Module):
 
 
 class CausalTransformer(nn.Module):
+    """Tokens `B N W` and memory `B K W` to tokens `B N W`; token n sees tokens up to n."""
+
     def __init__(self, config: CausalTransformerConfig):
         super().__init__()
         self.heads = config.heads

@@ -20,6 +20,8 @@ from vonet.errors import BadInput
 
 @dataclass(frozen=True, kw_only=True)
 class SpatialBroadcastConfig:
+    """A decoder that lays a vector out on a grid and enlarges it by convolutions."""
+
     grid: int = 8
     """The latent is laid out on a grid of this many cells on the shorter side."""
     channels: tuple[int, ...] = (64, 64, 64, 64)

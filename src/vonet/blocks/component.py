@@ -31,6 +31,8 @@ def first_and_others(first: float, others: float, log_masks: Float[Tensor, "B K 
 
 @dataclass(frozen=True, kw_only=True)
 class ComponentEncoderConfig:
+    """The encoder of MONet's component VAE."""
+
     channels: tuple[int, ...] = (32, 32, 64, 64)
     """Of the 3x3 convolutions, each of which halves its map."""
     hidden: int = 256
@@ -52,6 +54,8 @@ class ComponentEncoder(nn.Sequential):
 
 @dataclass(frozen=True, kw_only=True)
 class ComponentDecoderConfig:
+    """The decoder of MONet's component VAE."""
+
     channels: tuple[int, ...] = (32, 32, 32, 32)
     """Of the 3x3 convolutions without padding; the vector is laid out on a map that is larger by what they cut off."""
     reduction: int = 1

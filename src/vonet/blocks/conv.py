@@ -20,7 +20,7 @@ from vonet.blocks.layers import conv
 from vonet.blocks.norm import GroupNorm
 from vonet.blocks.precision import halved
 
-# Below this size the transposed convolution costs more to start than it saves (measured on two cores, docs/log.md).
+# Below this size the transposed convolution costs more to start than it saves (two cores, docs/log/speed.md).
 SMALLEST_SIDE_FOR_TRANSPOSED = 16
 
 

@@ -23,6 +23,8 @@ from vonet.schedule import Schedule
 
 @dataclass(frozen=True, kw_only=True)
 class DVAEConfig:
+    """A discrete VAE that turns patches into tokens."""
+
     vocabulary: int = 4096
     width: int = 64
     fine_layers: int = 6
@@ -57,6 +59,16 @@ def _refine(width: int, enlargement: int, outputs: int) -> list[nn.Module]:
 
 
 class DVAE(nn.Module):
+    """Frames `B 3 H W` to tokens `B N` and back. Patches are encoded one by one, and decoded together.
+
+    Args:
+        config: Vocabulary, layers and temperature.
+        size: Height and width of the frames, in pixels.
+
+    Raises:
+        BadInput: If the size is no multiple of the patch.
+    """
+
     def __init__(self, config: DVAEConfig, size: tuple[int, int]):
         super().__init__()
         self.patch = 8 if config.coarse_layers else 4

@@ -66,6 +66,8 @@ class ConvStackConfig:
 
 
 class ConvStack(nn.ModuleList):
+    """Plain convolutions with ReLU between them."""
+
     def __init__(self, config: ConvStackConfig):
         widths, last = (3, *config.channels), len(config.channels) - 1
         super().__init__(

@@ -14,6 +14,8 @@ from vonet.blocks.precision import in_float32
 
 @dataclass(frozen=True)
 class Gaussian:
+    """A diagonal Gaussian, by its mean and log standard deviation."""
+
     mean: Float[Tensor, "*any D"]
     log_std: Float[Tensor, "*any D"]
 

@@ -25,6 +25,7 @@ def _fan_in_normal(weight: Tensor, following: Following) -> None:
 
 
 def linear(inputs: int, outputs: int, following: Following = "linear", bias: bool = True) -> nn.Linear:
+    """A linear layer that starts as in the authors' code: truncated normal by fan-in, biases zero."""
     layer = nn.Linear(inputs, outputs, bias=bias)
     _fan_in_normal(layer.weight, following)
     if bias:

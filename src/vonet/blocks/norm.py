@@ -15,7 +15,7 @@ from torch import Tensor, nn
 
 from vonet.blocks.precision import in_float32
 
-# From this many cells on torch's forward pass is the faster one (measured, docs/log.md); its backward pass never is.
+# From this many cells on torch's forward pass is the faster one (docs/log/mixture.md); its backward pass never is.
 CELLS_FOR_TORCH = 1024
 
 

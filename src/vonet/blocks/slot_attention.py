@@ -27,6 +27,8 @@ TINY = 1e-8
 
 @dataclass(frozen=True, kw_only=True)
 class SlotAttentionConfig:
+    """Iterations, and the MLP between them."""
+
     iterations: int = 1
     """For each frame."""
     hidden: int | None = None
@@ -40,6 +42,8 @@ class SlotAttentionConfig:
 
 
 class SlotAttention(nn.Module):
+    """Slots `B K D` compete for vectors `B N F` of a frame (Locatello et al., 2020)."""
+
     def __init__(self, config: SlotAttentionConfig, vector_dim: int, slot_dim: int):
         super().__init__()
         self.iterations = config.iterations

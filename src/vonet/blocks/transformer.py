@@ -22,6 +22,8 @@ def check_heads(width: int, heads: int) -> None:
 
 @dataclass(frozen=True, kw_only=True)
 class SlotTransformerConfig:
+    """A transformer over slots, without position codes."""
+
     blocks: int = 3
     heads: int = 3
     head_width: int | None = None
@@ -30,6 +32,8 @@ class SlotTransformerConfig:
 
 
 class SlotTransformerBlock(nn.Module):
+    """Pre-norm self-attention and an MLP (paper, appendix, "U-Net and mask transformer")."""
+
     def __init__(self, config: SlotTransformerConfig, width: int):
         super().__init__()
         self.heads = config.heads
@@ -59,5 +63,7 @@ class SlotTransformerBlock(nn.Module):
 
 
 class SlotTransformer(nn.Sequential):
+    """Slots `B K W` to slots `B K W`; their order does not matter."""
+
     def __init__(self, config: SlotTransformerConfig, width: int):
         super().__init__(*(SlotTransformerBlock(config, width) for _ in range(config.blocks)))

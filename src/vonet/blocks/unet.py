@@ -32,6 +32,8 @@ Modulation = tuple[Float[Tensor, "N _"], Float[Tensor, "N _"]] | None
 
 @dataclass(frozen=True, kw_only=True)
 class UNetConfig:
+    """Channels of the blocks and widths at the bottleneck."""
+
     channels: tuple[int, ...] = (32, 64, 64, 128, 128)
     """Of the M down-blocks; the up-blocks mirror them."""
     bottleneck: tuple[int, ...] = (512, 512)

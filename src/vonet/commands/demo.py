@@ -20,9 +20,9 @@ SCORED_MEANWHILE = 16
 
 def add_options(parser: ArgumentParser) -> None:
     parser.add_argument("--out", type=Path, default=Path("demo"), help="folder for the results (default: demo)")
-    parser.add_argument("--updates", type=int, help="length of the training (default: the experiment's)")
+    parser.add_argument("--updates", type=int, help="number of updates (default: the experiment's)")
     parser.add_argument(
-        "--videos", type=int, default=TRAINING_VIDEOS, help=f"to learn from (default: {TRAINING_VIDEOS})"
+        "--videos", type=int, default=TRAINING_VIDEOS, help=f"number of training videos (default: {TRAINING_VIDEOS})"
     )
     parser.add_argument("--seed", type=int, default=0)
 

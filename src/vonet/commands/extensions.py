@@ -29,7 +29,7 @@ def use(path: Path) -> None:
     except Exception as error:
         raise BadInput(f"{path} cannot be used{_line(error, file)}: {type(error).__name__}: {error}") from error
     if Path(module.__file__ or "").resolve() != file:
-        raise BadInput(f"{path} has the name of another module, {module.__name__}: give it another")
+        raise BadInput(f"{path} has the name of another module, {module.__name__}: rename it")
 
 
 def _line(error: Exception, file: Path) -> str:

@@ -19,7 +19,7 @@ def add_options(parser: ArgumentParser) -> None:
     parser.add_argument(
         "sources", type=Path, nargs="+", metavar="SOURCE", help="run folders; JSON of vonet evaluate or make bench"
     )
-    parser.add_argument("--out", type=Path, default=Path("figures"), help="folder for them (default: figures)")
+    parser.add_argument("--out", type=Path, default=Path("figures"), help="folder for the figures (default: figures)")
     parser.add_argument("--data", type=Path, help="videos to show (default: those the first run was trained on)")
     parser.add_argument("--split", help="which videos (default: validation, where there is one)")
     parser.add_argument("--videos", type=int, metavar="N", help="videos to show (default: 2)")

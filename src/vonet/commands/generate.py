@@ -45,7 +45,7 @@ def add_options(parser: ArgumentParser) -> None:
         metavar="SHARE",
         help="of the level's distance; 0.6 is a close-up, with objects thrown from 0.6 of the region (default: 1)",
     )
-    parser.add_argument("--seed", type=int, help="of the whole world (default: 0)")
+    parser.add_argument("--seed", type=int, help="seed of all videos (default: 0)")
     add_workers(parser, "; never changes a video")
     parser.add_argument(
         "--preview",

@@ -16,7 +16,7 @@ ABOUT = "rerun what we or the paper report, and compare"
 DESCRIPTION = (
     "Makes the data, trains, scores, and prints expected beside found scores. An interrupted command continues when it "
     "is run again; finished data and trainings are used again. `paper` is Table 1 of the VONet paper: it needs MOVi "
-    "(docs/movi.md) and, with the paper's own hardware, days on four GPUs for each training."
+    "(docs/tutorials/reproduce.md) and, with the paper's own hardware, days on four GPUs for each training."
 )
 
 SCORES = ("fg_ari", "miou", "offline_fg_ari", "offline_miou")
@@ -33,12 +33,12 @@ def add_options(parser: ArgumentParser) -> None:
         help="closeup (half an hour per seed on one core), laptop and spmot (25 minutes), sprites (minutes), methods "
         "(hours) or paper (days)",
     )
-    parser.add_argument("--only", metavar="EXPERIMENT", help="just this experiment")
-    parser.add_argument("--level", help="paper: just this level of MOVi, a to e")
+    parser.add_argument("--only", metavar="EXPERIMENT", help="only this experiment")
+    parser.add_argument("--level", help="paper: only this level of MOVi, a to e")
     parser.add_argument("--seeds", type=int, metavar="N", help="this many seeds, from 0 on (default: as reported)")
-    parser.add_argument("--seed", type=int, nargs="+", metavar="SEED", help="just these seeds")
+    parser.add_argument("--seed", type=int, nargs="+", metavar="SEED", help="only these seeds")
     parser.add_argument("--out", type=Path, default=Path("reproduced"), help="where runs go (default: reproduced)")
-    parser.add_argument("--data", type=Path, default=Path("movi"), help="paper: where MOVi lies (default: movi)")
+    parser.add_argument("--data", type=Path, default=Path("movi"), help="paper: folder of MOVi (default: movi)")
     parser.add_argument("--gpus", type=int, help=f"paper: processes of each training, one per GPU (default: {GPUS})")
     parser.add_argument("--on", default="local", metavar="PLACE", help="local (default) or slurm, through submitit")
     parser.add_argument("--workers", type=int, default=1, help="local: trainings at a time (default: 1)")
@@ -46,7 +46,7 @@ def add_options(parser: ArgumentParser) -> None:
         "--slurm", nargs="+", default=[], metavar="NAME=VALUE", help="options of the jobs, such as partition=gpu"
     )
     parser.add_argument("--dry-run", action="store_true", help="print what is left to do as commands, and do nothing")
-    parser.add_argument("--table", action="store_true", help="only print the scores that there are")
+    parser.add_argument("--table", action="store_true", help="only print the scores so far")
 
 
 def run(arguments: Namespace) -> None:
@@ -131,7 +131,7 @@ def chosen_jobs(arguments: Namespace) -> list[Job]:
 
     known = reported()
     if arguments.what not in known:
-        raise BadInput(f"nothing is reported as {arguments.what!r}; possible: {', '.join(known)}")
+        raise BadInput(f"there are no results {arguments.what!r}; possible are {', '.join(known)}")
     for option, given in (("--level", arguments.level), ("--gpus", arguments.gpus)):
         if given is not None and arguments.what != "paper":
             raise BadInput(f"{option} is for the paper's trainings: vonet reproduce paper {option} {given}")
@@ -190,7 +190,7 @@ def _check_data(jobs: Sequence[Job]) -> None:
         if fetch := _fetch(job):
             raise BadInput(
                 f"MOVi is not at {job.data.make[2]}: fetch it first, with {shlex.join(fetch[-1])}, or say with --data "
-                "where it lies (docs/movi.md)"
+                "where it is (docs/tutorials/reproduce.md)"
             )
 
 

@@ -34,7 +34,7 @@ def add_options(parser: ArgumentParser) -> None:
         "--write",
         type=lambda names: names.split(","),
         metavar="OUTPUTS",
-        help="which outputs, of overlay,tracks (the default),masks,coco,ytvis,mot,npz, or all",
+        help="outputs, separated by commas: overlay,tracks (default), masks, coco, ytvis, mot, npz, or all",
     )
     parser.add_argument(
         "--background", help="drop (default) leaves out background and thin rims, keep counts them as objects"
@@ -47,7 +47,9 @@ def add_options(parser: ArgumentParser) -> None:
     parser.add_argument(
         "--min-frames", type=int, metavar="N", help="frames in which an object must be seen (default: 2)"
     )
-    parser.add_argument("--slots", type=int, help="largest number of objects (default: as in training)")
+    parser.add_argument(
+        "--slots", type=int, help="largest number of objects; fewer slots merge objects (default: as in training)"
+    )
     parser.add_argument("--every", type=int, metavar="N", help="use only every N-th frame (default: 1)")
     parser.add_argument("--start", help="first frame (250), second (4.5s) or clock (1:30); default: 0")
     parser.add_argument("--end", help="the first frame that is not used, in the same forms (default: to the end)")
@@ -60,10 +62,10 @@ def add_options(parser: ArgumentParser) -> None:
         "--min-probability",
         type=float,
         metavar="P",
-        help="pixels whose best slot has less probability get no id (default: 0.3)",
+        help="pixels whose best slot has no more probability get no id (default: 0.3)",
     )
-    parser.add_argument("--seed", type=int, help="of the slots' noise (default: 0)")
-    parser.add_argument("--split", help="of a set, only these videos")
+    parser.add_argument("--seed", type=int, help="seed of the slots' noise (default: 0)")
+    parser.add_argument("--split", help="use only this split of a set of videos")
     parser.add_argument("--json", action="store_true", help="print the results as JSON")
     add_limits(parser)
 

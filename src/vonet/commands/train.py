@@ -34,8 +34,10 @@ def add_options(parser: ArgumentParser) -> None:
         "learning rates and clipping",
     )
     parser.add_argument("--updates", type=int, help="stop at this update (default: the experiment's number)")
-    parser.add_argument("--minutes", type=float, help="stop after this much training, resumed parts included")
-    parser.add_argument("--seed", type=int, help="of weights and batches (default: 0)")
+    parser.add_argument(
+        "--minutes", type=float, help="stop after this many minutes of training, resumed parts included"
+    )
+    parser.add_argument("--seed", type=int, help="seed of weights and batches (default: 0)")
     parser.add_argument(
         "--set",
         nargs="+",
@@ -44,15 +46,19 @@ def add_options(parser: ArgumentParser) -> None:
         metavar="OPTION=VALUE",
         help="change options of the experiment, such as model.slots=7",
     )
-    parser.add_argument("--accumulate", type=int, help="compute each batch in N parts (default: 1)")
+    parser.add_argument(
+        "--accumulate", type=int, help="compute each batch in N parts, which takes less memory (default: 1)"
+    )
     parser.add_argument(
         "--precision",
         choices=("auto", "float32", "bfloat16"),
-        help="of convolutions and products; auto is bfloat16 where a short test gains from it (default: float32)",
+        help="of convolutions and products; auto takes bfloat16 where a short test is faster (default: float32)",
     )
-    parser.add_argument("--evaluate-every", type=int, metavar="N", help="updates between scores (default: a tenth)")
+    parser.add_argument(
+        "--evaluate-every", type=int, metavar="N", help="updates between evaluations (default: a tenth)"
+    )
     parser.add_argument("--videos", type=int, help="validation videos to score (default: 16)")
-    parser.add_argument("--save-minutes", type=float, help="between checkpoints (default: 5)")
+    parser.add_argument("--save-minutes", type=float, help="minutes between checkpoints (default: 5)")
     parser.add_argument("--tensorboard", action="store_true", help="also write for TensorBoard")
     parser.add_argument(
         "--wandb", action="store_true", help="also log to Weights & Biases (WANDB_MODE=offline: to disk)"

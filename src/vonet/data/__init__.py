@@ -19,9 +19,18 @@ def segments(
 ) -> Clips:
     """The videos at `path` as a torch dataset of clips, for `torch.utils.data.DataLoader`.
 
-    path: a store, or whatever `open` reads with frames of one size. length: frames of a clip. split: None for all.
-    step: a clip begins at every `step`-th frame; `step=length` gives clips that do not overlap.
-    ids: whether items are pairs of frames `T 3 H W`, floats in [0, 1], and true ids `T H W`, or the frames alone.
+    Args:
+        path: A store, or whatever `open` reads with frames of one size.
+        length: Frames of a clip, T.
+        split: Only the videos of this split; None: all.
+        step: A clip begins at every `step`-th frame; `step=length` gives clips that do not overlap.
+        ids: Whether items are pairs of frames and true ids, or the frames alone.
+
+    Returns:
+        A dataset whose items are frames `T 3 H W`, floats in [0, 1], and with `ids` also the true ids `T H W`.
+
+    Raises:
+        BadInput: If the videos have no clip of that length, frames of several sizes, or no ids.
     """
     from vonet.data.clips import Clips
 

@@ -16,10 +16,16 @@ from vonet.interface import frames_tensor
 
 
 class Clips(Dataset[Any]):
-    """Segments of `length` consecutive frames, one for every `step`-th frame at which one can begin.
+    """Segments of consecutive frames as a torch dataset. Only the frames of an item are read.
 
-    An item is `T 3 H W`, floats in [0, 1]; with `ids` a pair with the true ids `T H W`. Only the frames of the item are
-    read. Videos that are too short have no items.
+    Args:
+        videos: Of one size. Videos that are too short have no items.
+        length: Frames of an item, T.
+        step: An item begins at every `step`-th frame.
+        ids: Whether an item is a pair with the true ids `T H W`; else it is the frames `T 3 H W`, floats in [0, 1].
+
+    Raises:
+        BadInput: If there is no item, sizes differ, or ids are missing.
     """
 
     def __init__(self, videos: Sequence[Video], length: int, step: int = 1, ids: bool = False):

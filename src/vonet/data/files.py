@@ -33,6 +33,7 @@ VIDEO_FILES = re.compile(
 
 
 def is_video_file(name: str) -> bool:
+    """Whether the name ends like that of a video file."""
     return VIDEO_FILES.fullmatch(name) is not None
 
 
@@ -234,6 +235,8 @@ def _checksum(frame: Any) -> int:
 
 
 class FileVideo(Video):
+    """A video file, decoded by FFmpeg through PyAV."""
+
     def __init__(self, name: str, split: str, path: Path, limits: Limits = DEFAULT_LIMITS):
         super().__init__(name, split)
         self.path = path

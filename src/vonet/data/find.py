@@ -22,16 +22,28 @@ _OWN: dict[str, Callable[[Path], Sequence[Video]]] = {}
 def add_layout(name: str, find: Callable[[Path], Sequence[Video]]) -> None:
     """Register your own layout for `open` and all commands.
 
-    find: takes the given path, a folder or a file, and returns its videos; an empty list where the layout is another
-        one. It is asked before the layouts of vonet.
+    Args:
+        name: As `vonet inspect` prints it. Adding a name again replaces it.
+        find: Takes the given path, a folder or a file, and returns its videos; an empty list where the layout is
+            another one. It is asked before the layouts of vonet.
     """
     _OWN[name] = find
 
 
 def open(path: str | Path, split: str | None = None, limits: Limits = DEFAULT_LIMITS) -> Videos:
-    """The videos in a folder or file; of one split only if it is named. `limits` bounds the memory of reading them.
+    """The videos in a folder or file, whatever their layout.
 
-    `problems` of the result has a sentence for everything that cannot be read.
+    Args:
+        path: Of a store, MOVi's shards, a folder of frames or videos, a file; see docs/data.md.
+        split: Only the videos of this split; None: all.
+        limits: Of the memory for reading.
+
+    Returns:
+        A sequence of videos, which are read on access. Its `problems` has a sentence for everything that cannot be
+        read.
+
+    Raises:
+        BadInput: If there is nothing to read, or no such split.
     """
     if not str(path) or not os.path.exists(path):
         raise BadInput(f"there is nothing at {str(path)!r}; give the path of {POSSIBLE}")

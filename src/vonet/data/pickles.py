@@ -173,6 +173,8 @@ def load(path: Path, limits: Limits = DEFAULT_LIMITS) -> dict[str, Any]:
 
 
 class PickledVideo(Video):
+    """A pickle of VONet's toy data; the unpickler refuses everything but arrays."""
+
     def __init__(self, path: Path, name: str, split: str, limits: Limits = DEFAULT_LIMITS):
         super().__init__(name, split)
         self.path = path
@@ -224,6 +226,7 @@ class PickledVideo(Video):
 
 
 def find(tree: Tree) -> Videos | None:
+    """VONet's pickles below a path; None if there are none."""
     found = [(path, match[1]) for path in tree.files() if (match := FILE.fullmatch(path.name))]
     if not found:
         return None

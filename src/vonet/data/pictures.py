@@ -79,6 +79,8 @@ class Series:
 
 
 class PictureVideo(Video):
+    """A folder of pictures, and of masks where there are any."""
+
     def __init__(self, name: str, split: str, series: Series, limits: Limits = DEFAULT_LIMITS):
         super().__init__(name, split)
         self._limits = limits
@@ -122,6 +124,7 @@ class PictureVideo(Video):
 
 
 def find(tree: Tree) -> Videos | None:
+    """Folders of pictures below a path; None if there are none."""
     found = [series for folder, names in tree.folders.items() for series in _series_in(folder, names)]
     found, problems = _paired(tree, found)
     longest = max((len(series.frames) for series in found), default=0)

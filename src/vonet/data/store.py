@@ -130,6 +130,8 @@ def _smallest(values: np.ndarray) -> np.dtype:
 
 
 class StoredVideo(Video):
+    """A video of a store: one .npz file whose frames are read by their position."""
+
     def __init__(self, root: Path, entry: Entry, limits: Limits = DEFAULT_LIMITS):
         super().__init__(entry.name, entry.split)
         self.path = root / entry.file

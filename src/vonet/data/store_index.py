@@ -39,6 +39,8 @@ class Entry:
 
 @dataclass(frozen=True)
 class Index:
+    """What a store holds, and which command made it with which options."""
+
     made_by: Mapping[str, Any]
     videos: list[Entry]
 

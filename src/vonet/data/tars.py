@@ -149,6 +149,8 @@ def _array(member: Member) -> PlainArray | PackedArray:
 
 
 class TarVideo(Video):
+    """Arrays in a webdataset tar, read in place."""
+
     def __init__(self, name: str, split: str, members: Mapping[str, Member], limits: Limits = DEFAULT_LIMITS):
         super().__init__(name, split)
         self._members, self._limits = dict(members), limits
@@ -193,6 +195,7 @@ class TarVideo(Video):
 
 
 def find(tree: Tree) -> Videos | None:
+    """Webdataset tars below a path; None if there are none."""
     found: list[tuple[Path, str, Mapping[str, Member]]] = []
     problems: list[str] = []
     for path in tree.files():

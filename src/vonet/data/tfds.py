@@ -51,6 +51,8 @@ SHAPES: Mapping[str, tuple[int | str, ...]] = {
 
 @dataclass(frozen=True)
 class Shard:
+    """One file of a TFDS dataset."""
+
     path: Path
     dataset: str
     split: str
@@ -60,6 +62,8 @@ class Shard:
 
 @dataclass(frozen=True)
 class Record:
+    """One record of a shard, by its bytes."""
+
     shard: Shard
     number: int
     start: int
@@ -239,6 +243,7 @@ def _texts(values: Sequence[memoryview]) -> np.ndarray:
 
 
 def find(tree: Tree) -> Videos | None:
+    """TFDS shards below a path; None if there are none."""
     sets: dict[tuple[str, Path], list[Shard]] = defaultdict(list)
     for folder, names in tree.folders.items():
         for name in names:
@@ -309,7 +314,7 @@ def _missing(tree: Tree, shards: Sequence[Shard]) -> list[str]:
 
 
 def spoken(numbers: Sequence[int]) -> str:
-    """3, 7 and 10 to 12"""
+    """Numbers in words: 3, 7 and 10 to 12."""
     runs: list[list[int]] = []
     for number in numbers:
         if runs and number == runs[-1][-1] + 1:

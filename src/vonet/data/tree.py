@@ -109,4 +109,5 @@ def read_bytes(path: Path, limits: Limits = DEFAULT_LIMITS) -> bytes:
 
 
 def read_text(path: Path) -> str:
+    """A file as text; letters that are no UTF-8 are replaced."""
     return read_bytes(path).decode("utf-8", "replace")

@@ -59,7 +59,8 @@ class Video(ABC):
 
     @property
     @abstractmethod
-    def has_ids(self) -> bool: ...
+    def has_ids(self) -> bool:
+        """Whether the true ids of its pixels are known."""
 
     @abstractmethod
     def _read(self, start: int, stop: int) -> UInt8[np.ndarray, "T H W 3"]: ...
@@ -79,18 +80,32 @@ class Video(ABC):
         return {}
 
     def read(self, start: int = 0, stop: int | None = None) -> UInt8[np.ndarray, "T H W 3"]:
-        """Frames `start` to `stop`, decoding no others."""
+        """Frames `start` to `stop`, decoding no others.
+
+        Args:
+            start: Number of the first frame, from 0.
+            stop: Number of the first frame that is not read; None: to the end.
+
+        Returns:
+            Bytes, `T H W 3`.
+
+        Raises:
+            BadInput: If there are no such frames, or the file is damaged.
+        """
         return self._read(*self._range(start, stop))
 
     def read_ids(self, start: int = 0, stop: int | None = None) -> Integer[np.ndarray, "T H W"] | None:
+        """The true ids of frames `start` to `stop`, `T H W`; None if the video has none."""
         return self._read_ids(*self._range(start, stop)) if self.has_ids else None
 
     @cached_property
     def frames(self) -> UInt8[np.ndarray, "T H W 3"]:
+        """All frames, `T H W 3`; they are kept after the first access."""
         return self.read()
 
     @cached_property
     def ids(self) -> Integer[np.ndarray, "T H W"] | None:
+        """All true ids, `T H W`, or None; they are kept after the first access."""
         return self.read_ids()
 
     def pieces(self, length: int | None = None) -> Iterator[tuple[np.ndarray, np.ndarray | None]]:
@@ -163,7 +178,14 @@ class Video(ABC):
 
 
 class ArrayVideo(Video):
-    """A video in memory."""
+    """A video in memory.
+
+    Args:
+        name: Shown in tables and messages.
+        frames: Bytes, `T H W 3`.
+        ids: True ids, `T H W`; 0 is the background.
+        split: "train", "validation" or another name.
+    """
 
     def __init__(
         self,

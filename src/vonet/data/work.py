@@ -35,6 +35,7 @@ def cores() -> int:
 
 
 def check_workers(workers: int) -> None:
+    """Refuse a number of processes below one."""
     if workers < 1:
         raise BadInput(f"{workers} workers were asked for; at least 1 is needed")
 

@@ -33,6 +33,7 @@ class Line:
     file: str | None = None
 
     def as_json(self) -> dict[str, Any]:
+        """For `vonet compare --json`."""
         shown = {name: self.scores[name] for name in COMPARED}
         std = {name: self.std.get(name) for name in COMPARED}
         tracking = {name: mean for name, (mean, _) in self.tracking().items()}
@@ -48,10 +49,13 @@ class Line:
 
 @dataclass(frozen=True)
 class Comparison:
+    """Evaluations of several methods on the same videos, a line for each."""
+
     about: Mapping[str, Any]
     lines: Sequence[Line]
 
     def as_json(self) -> dict[str, Any]:
+        """For `vonet compare --json`."""
         return {**self.about, "methods": [line.as_json() for line in self.lines]}
 
     def table(self) -> str:

@@ -38,10 +38,28 @@ def evaluate(
     limits: Limits = DEFAULT_LIMITS,
     progress: bool = True,
 ) -> Report | None:
-    """Scores of the weights at `path` (or of a method by its name) on the videos at `data`.
+    """Score a model on videos with true ids, beside methods without learning.
 
-    The other arguments are the options of `vonet evaluate`. Under torchrun only the first process returns a report, all
-    others None.
+    Args:
+        path: What `vonet.load` takes: a run's folder, a file of weights, or a name.
+        data: What `vonet.data.open` takes, with true ids.
+        split: Of the data; None: all videos.
+        protocol: The rules: "vonet", "savi", "steve", "videosaur" or "spmot".
+        videos: Only the first so many.
+        seeds: Number of draws of the slots' noise; scores are means over them.
+        batch: Videos that are computed side by side. It changes no score.
+        slots: Number of slots; by default the model's.
+        masks: How masks are enlarged, "nearest" or "bilinear"; by default as the model says.
+        pictures: Whether the pictures that the model paints are scored, too: the share of object pixels nearer in
+            colour to the object than to the background.
+        limits: Of the memory for reading.
+        progress: Whether a progress bar is drawn.
+
+    Returns:
+        Scores of every video and their means. Under torchrun only the first process gets them, all others None.
+
+    Raises:
+        BadInput: If weights, data or options cannot be used.
     """
     rules = protocols.get(protocol)
     if masks is not None:

@@ -27,8 +27,13 @@ LARGEST_TABLE, LARGEST_LOOKED_UP = 1 << 20, 1 << 16
 
 @dataclass(frozen=True)
 class Confusion:
-    """Number of pixels with true id `true[i]` and predicted id `predicted[j]`, for each frame. Only ids that occur are
-    listed."""
+    """Number of pixels with each pair of true and predicted id, for each frame. Only ids that occur are listed.
+
+    Attributes:
+        true: The true ids, `n`.
+        predicted: The predicted ids, `m`.
+        counts: Pixels of frame t with true id `true[i]` and predicted id `predicted[j]`, `T n m`.
+    """
 
     true: Integer[np.ndarray, " n"]
     predicted: Integer[np.ndarray, " m"]
@@ -41,6 +46,7 @@ class Confusion:
 
     @property
     def is_object(self) -> Bool[np.ndarray, " n"]:
+        """Which of the true ids are objects, and not the background."""
         return self.true != BACKGROUND
 
     def frame(self, t: int) -> Confusion:
@@ -74,7 +80,15 @@ def pair(true_ids: Any, predicted_ids: Any) -> tuple[Integer[np.ndarray, "T H W"
 
 
 def confusion(true_ids: Any, predicted_ids: Any) -> Confusion:
-    """One pass over the pixels."""
+    """The table from which all metrics of overlap are computed, in one pass over the pixels.
+
+    Args:
+        true_ids: Integers, `T H W` or `H W`, numpy or torch; 0 is the background.
+        predicted_ids: Integers of the same shape.
+
+    Raises:
+        BadInput: If the shapes differ, the ids are not whole numbers, or there are too many of them.
+    """
     true, predicted = pair(true_ids, predicted_ids)
     frames = len(true)
     true, true_names = _codes(true.reshape(frames, -1))
@@ -162,10 +176,12 @@ def overlaps(counts: Int64[np.ndarray, "n m"]) -> Float[np.ndarray, "n m"]:
 
 
 def ari_of(table: Confusion) -> float:
+    """`ari` of a table."""
     return rand_index(table.total)
 
 
 def fg_ari_of(table: Confusion) -> float:
+    """`fg_ari` of a table."""
     return rand_index(table.total[table.is_object])
 
 
@@ -185,22 +201,75 @@ def mbo_of(table: Confusion) -> float:
 
 
 def ari(true_ids: Any, predicted_ids: Any) -> float:
-    """Adjusted Rand index over all pixels."""
+    """Adjusted Rand index over all pixels (Hubert and Arabie, 1985).
+
+    A video is one clustering of all its pixels, so an object whose segment changes its id loses score.
+
+    Args:
+        true_ids: Integers, `T H W` or `H W`, numpy or torch; 0 is the background.
+        predicted_ids: Integers of the same shape.
+
+    Returns:
+        1 is perfect, 0 is chance; less than 0 is worse than chance.
+
+    Raises:
+        BadInput: If the shapes differ or the ids are not whole numbers.
+    """
     return ari_of(confusion(true_ids, predicted_ids))
 
 
 def fg_ari(true_ids: Any, predicted_ids: Any) -> float:
-    """Adjusted Rand index over the pixels of objects (true id not 0)."""
+    """Adjusted Rand index over the pixels of objects, FG-ARI (true id not 0).
+
+    Predictions on the background do not matter: masks may spill over it, and it may be split.
+
+    Args:
+        true_ids: Integers, `T H W` or `H W`, numpy or torch; 0 is the background.
+        predicted_ids: Integers of the same shape.
+
+    Returns:
+        1 is perfect, 0 is chance; 1 where there is no object.
+
+    Raises:
+        BadInput: If the shapes differ or the ids are not whole numbers.
+    """
     return fg_ari_of(confusion(true_ids, predicted_ids))
 
 
 def miou(true_ids: Any, predicted_ids: Any, background: bool = True) -> float:
-    """Mean intersection over union under the best one-to-one matching; the background is one true segment."""
+    """Mean intersection over union under the best one-to-one matching.
+
+    Segments are matched by the Hungarian algorithm. A true segment without a partner counts 0.
+
+    Args:
+        true_ids: Integers, `T H W` or `H W`, numpy or torch; 0 is the background.
+        predicted_ids: Integers of the same shape.
+        background: Whether the true background is one of the segments, as in the VONet paper.
+
+    Returns:
+        From 0 to 1: the sum of the IoUs divided by the number of true segments.
+
+    Raises:
+        BadInput: If the shapes differ or the ids are not whole numbers.
+    """
     return miou_of(confusion(true_ids, predicted_ids), background)
 
 
 def mbo(true_ids: Any, predicted_ids: Any) -> float:
-    """Mean best overlap of the objects, without the background."""
+    """Mean best overlap of the objects, without the background.
+
+    Several objects may have the same best segment.
+
+    Args:
+        true_ids: Integers, `T H W` or `H W`, numpy or torch; 0 is the background.
+        predicted_ids: Integers of the same shape.
+
+    Returns:
+        From 0 to 1: the mean over objects of the largest IoU with any predicted segment.
+
+    Raises:
+        BadInput: If the shapes differ or the ids are not whole numbers.
+    """
     return mbo_of(confusion(true_ids, predicted_ids))
 
 
@@ -210,22 +279,66 @@ def per_image(metric: Callable[[Confusion], float], table: Confusion) -> list[fl
 
 
 def image_ari(true_ids: Any, predicted_ids: Any) -> float:
-    """ARI of each frame on its own, averaged."""
+    """ARI of each frame on its own, averaged; it ignores changes of id over time.
+
+    Args:
+        true_ids: Integers, `T H W` or `H W`, numpy or torch; 0 is the background.
+        predicted_ids: Integers of the same shape.
+
+    Returns:
+        1 is perfect, 0 is chance.
+
+    Raises:
+        BadInput: If the shapes differ or the ids are not whole numbers.
+    """
     return float(np.mean(per_image(ari_of, confusion(true_ids, predicted_ids))))
 
 
 def image_fg_ari(true_ids: Any, predicted_ids: Any) -> float:
-    """FG-ARI of each frame on its own, averaged; a frame without objects counts as 1."""
+    """FG-ARI of each frame on its own, averaged; it ignores changes of id over time.
+
+    Args:
+        true_ids: Integers, `T H W` or `H W`, numpy or torch; 0 is the background.
+        predicted_ids: Integers of the same shape.
+
+    Returns:
+        1 is perfect, 0 is chance. A frame without objects counts as 1.
+
+    Raises:
+        BadInput: If the shapes differ or the ids are not whole numbers.
+    """
     return float(np.mean(per_image(fg_ari_of, confusion(true_ids, predicted_ids))))
 
 
 def image_miou(true_ids: Any, predicted_ids: Any) -> float:
-    """mIoU of each frame on its own, averaged."""
+    """The mIoU of each frame on its own, averaged; it ignores changes of id over time.
+
+    Args:
+        true_ids: Integers, `T H W` or `H W`, numpy or torch; 0 is the background.
+        predicted_ids: Integers of the same shape.
+
+    Returns:
+        From 0 to 1.
+
+    Raises:
+        BadInput: If the shapes differ or the ids are not whole numbers.
+    """
     return float(np.mean(per_image(miou_of, confusion(true_ids, predicted_ids))))
 
 
 def image_mbo(true_ids: Any, predicted_ids: Any) -> float:
-    """mBO of each frame on its own, averaged."""
+    """The mBO of each frame on its own, averaged; it ignores changes of id over time.
+
+    Args:
+        true_ids: Integers, `T H W` or `H W`, numpy or torch; 0 is the background.
+        predicted_ids: Integers of the same shape.
+
+    Returns:
+        From 0 to 1.
+
+    Raises:
+        BadInput: If the shapes differ or the ids are not whole numbers.
+    """
     return float(np.mean(per_image(mbo_of, confusion(true_ids, predicted_ids))))
 
 
@@ -242,13 +355,30 @@ def fragments(table: Confusion, null: int | None = None) -> Float[np.ndarray, " 
 
 
 def slots_per_object(table: Confusion, null: int | None = None) -> float:
-    """Number of predicted segments that share an object: mean over the objects that a segment covers."""
+    """Number of predicted segments that share an object: 1 / Σ share², the inverse Simpson index.
+
+    Args:
+        table: Of the video.
+        null: The predicted id that is not a segment; None: all are.
+
+    Returns:
+        The mean over the objects that a segment covers: 1 if one segment covers each, n for n equal parts.
+    """
     found = fragments(table, null)
     return float(found[found > 0].mean()) if found.any() else 1.0
 
 
 def whole_objects(table: Confusion, null: int | None = None, at_least: float = 0.5) -> float:
-    """Share of objects with an IoU of at least 0.5 with one predicted segment other than null."""
+    """Share of objects that one predicted segment covers well.
+
+    Args:
+        table: Of the video.
+        null: The predicted id that is not a segment; None: all are.
+        at_least: The IoU that counts as covered.
+
+    Returns:
+        From 0 to 1; 1 where there is no object.
+    """
     overlap = overlaps(table.total)[table.is_object][:, table.predicted != null]
     return float((overlap.max(axis=1, initial=0) >= at_least).mean()) if len(overlap) else 1.0
 
@@ -282,11 +412,20 @@ class Switches:
         return found
 
     def per_object(self) -> float:
+        """Identity switches so far, a mean over objects."""
         return sum(self._count.values()) / len(self._count) if self._count else 0.0
 
 
 def identity_switches(table: Confusion, null: int | None = None) -> float:
-    """Identity switches: how often the segment with most of an object changes. Mean over objects."""
+    """How often the segment with most of an object changes.
+
+    Args:
+        table: Of the video, frame by frame.
+        null: The predicted id that is not a segment; None: all are.
+
+    Returns:
+        Switches per object, a mean over objects. Frames with a tie or without a segment are skipped.
+    """
     switches = Switches(null)
     switches.add(table)
     return switches.per_object()
@@ -332,7 +471,20 @@ def boundary_f_of(counts: Int64[np.ndarray, " 4"]) -> float:
 
 
 def boundary_f(true_ids: Any, predicted_ids: Any) -> float:
-    """Boundary F-score of `T H W` maps."""
+    """F-score of the boundaries between segments.
+
+    A boundary pixel is right if one of the other map lies within 0.8 % of the diagonal, rounded up.
+
+    Args:
+        true_ids: Integers, `T H W` or `H W`, numpy or torch; 0 is the background.
+        predicted_ids: Integers of the same shape.
+
+    Returns:
+        From 0 to 1: the harmonic mean of precision and recall; 1 where there are none at all.
+
+    Raises:
+        BadInput: If the shapes differ or the ids are not whole numbers.
+    """
     return boundary_f_of(boundary_counts(*pair(true_ids, predicted_ids)))
 
 
@@ -350,7 +502,15 @@ def stability_counts(ids: Integer[np.ndarray, "T H W"]) -> tuple[float, int]:
 
 
 def stability(ids: Any) -> float:
-    """Mean IoU of each segment with itself in the next frame. Moving objects have less than 1, so compare with the
-    stability of the true ids; flicker is below it."""
+    """Mean IoU of each segment with itself in the next frame.
+
+    Moving objects have less than 1, so compare with the stability of the true ids; flicker is below it.
+
+    Args:
+        ids: Integers, `T H W`, numpy or torch.
+
+    Returns:
+        From 0 to 1; 1 for a single frame.
+    """
     total, number = stability_counts(_ids(ids, "ids"))
     return total / number if number else 1.0

@@ -24,12 +24,15 @@ from vonet.interface import MIN_PROBABILITY, NULL
 
 @dataclass(frozen=True)
 class Protocol:
-    """window: videos are cut into pieces of so many frames, each begun with fresh slots and scored on its own (an
-    incomplete last one is left out); None takes them whole.
-    min_probability: a pixel belongs to its best slot only if that has more than this probability; None: always.
-    largest_id: true ids above are counted as background, in ARI and FG-ARI, and elsewhere if `everywhere`.
-    background: whether the true background is one of the segments that mIoU matches and averages over.
-    tracking: whether the CLEAR-MOT scores of evaluation/spmot.py are computed too, which needs motmetrics.
+    """The rules of one paper.
+
+    Attributes:
+        window: Videos are cut into pieces of so many frames, each begun with fresh slots and scored on its own (an
+            incomplete last one is left out); None takes them whole.
+        min_probability: A pixel belongs to its best slot only if that has more than this probability; None: always.
+        largest_id: True ids above are counted as background, in ARI and FG-ARI, and elsewhere if `everywhere`.
+        background: Whether the true background is one of the segments that mIoU matches and averages over.
+        tracking: Whether the CLEAR-MOT scores of evaluation/spmot.py are computed too, which needs motmetrics.
     """
 
     name: str
@@ -54,6 +57,11 @@ PROTOCOLS = {
 
 
 def get(name: str) -> Protocol:
+    """The protocol of this name.
+
+    Raises:
+        BadInput: If there is none, or it needs motmetrics, which is not installed.
+    """
     if name not in PROTOCOLS:
         raise BadInput(f"there is no protocol {name!r}; there are {', '.join(PROTOCOLS)}")
     if PROTOCOLS[name].tracking:
@@ -101,8 +109,18 @@ _OWN: dict[str, Callable[[], Score]] = {}
 def add_score(
     name: str, spoken: str, make: Callable[[], Score], *, count: bool = False, less_is_better: bool = False
 ) -> None:
-    """Add your own score to every evaluation. `spoken`: its name in tables. `make`: the class that computes it. Adding
-    it again replaces it."""
+    """Add your own score to every evaluation. Adding it again replaces it.
+
+    Args:
+        name: In JSON and CSV files.
+        spoken: Its name in tables.
+        make: The class that computes it (a `Score`); an object is made for each video or window.
+        count: Whether it counts; else it is a share, which tables show in percent.
+        less_is_better: Whether smaller is better.
+
+    Raises:
+        BadInput: If vonet has a score of that name.
+    """
     if name in SCORES and name not in _OWN:
         raise BadInput(f"there is a score {name!r} already: give yours another name")
     _OWN[name], SCORES[name] = make, spoken
@@ -127,6 +145,7 @@ class Scorer:
         self._tracking = ClipTracking() if protocol.tracking else None
 
     def add(self, true_ids: Integer[np.ndarray, "T H W"], predicted_ids: Integer[np.ndarray, "T H W"]) -> None:
+        """The next frames of the video."""
         raw = metrics.confusion(true_ids, predicted_ids)
         limited, table = self._limited(raw)
         self._total = metrics.added([raw] if self._total is None else [self._total, raw])
@@ -164,6 +183,7 @@ class Scorer:
         return None if self._tracking is None else self._tracking.counts()
 
     def scores(self) -> dict[str, float]:
+        """A number for each name in `SCORES`, of all frames so far."""
         assert self._total is not None, "nothing was added"
         raw = self._total
         limited, table = self._limited(raw)
@@ -195,8 +215,19 @@ def _finite(name: str, value: float) -> float:
 
 
 def score(true_ids: Any, predicted_ids: Any, protocol: str = "vonet") -> dict[str, float]:
-    """All scores of one video, `T H W` ids, under a protocol's rules for ids and windows. Which pixels are null was
-    decided when the ids were made: those with the predicted id 0."""
+    """All scores of one video, for predictions from any program.
+
+    Args:
+        true_ids: Integers, `T H W`; 0 is the background.
+        predicted_ids: Integers, `T H W`; 0 is null, that is, no segment.
+        protocol: The rules for ids and windows.
+
+    Returns:
+        A number for each name in `SCORES`. Shares are between 0 and 1.
+
+    Raises:
+        BadInput: If the shapes differ, or the video is shorter than a window.
+    """
     rules = get(protocol)
     true_ids, predicted_ids = metrics.pair(true_ids, predicted_ids)
     window = rules.window or len(true_ids)

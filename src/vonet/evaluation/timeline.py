@@ -40,6 +40,7 @@ class Timeline:
 
 
 def timelines(true_ids: Integer[np.ndarray, "T H W"], predicted_ids: Integer[np.ndarray, "T H W"]) -> list[Timeline]:
+    """For each true object, the segment that holds it and the number of segments that share it, frame by frame."""
     table = metrics.confusion(true_ids, predicted_ids)
     frames = [table.frame(t) for t in range(len(table.counts))]
     shared = [dict(zip(f.true[f.is_object].tolist(), metrics.fragments(f, NULL).tolist(), strict=True)) for f in frames]

@@ -19,10 +19,12 @@ ROUNDS, STARTS = 30, 3
 
 
 def one_segment(video: Video, slots: int, rng: np.random.Generator) -> Predict:
+    """All pixels are one segment."""
     return lambda frames: np.ones(frames.shape[:3], np.int64)
 
 
 def random_ids(video: Video, slots: int, rng: np.random.Generator) -> Predict:
+    """Each pixel gets a random id."""
     return lambda frames: rng.integers(1, slots + 1, frames.shape[:3])
 
 

@@ -36,6 +36,7 @@ def variant(
 
 
 def without_unet(base: Experiment[VONetConfig]) -> Experiment[VONetConfig]:
+    """Masks from scalar products alone (paper, figure 6, "wo-UNet")."""
     return variant(
         base,
         "wo-unet",
@@ -45,6 +46,7 @@ def without_unet(base: Experiment[VONetConfig]) -> Experiment[VONetConfig]:
 
 
 def with_weaker_kl(base: Experiment[VONetConfig], divisor: int, label: str) -> Experiment[VONetConfig]:
+    """The KL weight divided by `divisor`; `label` is how the name writes it."""
     training = _training(base)
     training = replace(training, weights={**training.weights, "kl": training.weights["kl"].scaled(1 / divisor)})
     return variant(base, f"kl-{label}", f"KL weight divided by {label}", training=training)
@@ -60,12 +62,14 @@ def without_kl(base: Experiment[VONetConfig]) -> Experiment[VONetConfig]:
 
 
 def without_kl_balancing(base: Experiment[VONetConfig]) -> Experiment[VONetConfig]:
+    """The plain KL divergence (paper, figure 6, "wo-KLBal")."""
     prior = base.model.sequential_vae.prior or PriorConfig()
     vae = replace(base.model.sequential_vae, prior=replace(prior, kl=PlainKLConfig()))
     return variant(base, "wo-klbal", "without KL balancing", model=replace(base.model, sequential_vae=vae))
 
 
 def without_replay(base: Experiment[VONetConfig]) -> Experiment[VONetConfig]:
+    """Each segment starts from fresh slots (paper, figure 6, "wo-Replay")."""
     return variant(
         base,
         "wo-replay",

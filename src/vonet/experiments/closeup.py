@@ -1,7 +1,7 @@
 """VONet on close-ups of a generated world: the experiment in which it shall learn objects on a laptop.
 
 The structure is the paper's. Each part that replaces one of the paper's stands in `variants/` with its reason; the
-comparisons are in docs/log.md.
+comparisons are in docs/log/closeup.md.
 """
 
 from __future__ import annotations
@@ -133,7 +133,7 @@ def closeup_training(
 
     The alignment of attention and decoder masks starts at update 750, when both show objects; before, it makes the
     masks uniform. The price of area ends the splitting of objects among spare slots, and gives the background one slot.
-    Alone it would shrink the masks; the spread of the colours prevents that (docs/log.md).
+    Alone it would shrink the masks; the spread of the colours prevents that (docs/log/closeup.md).
     """
     rate = Schedule(((0, 5e-5), (200, 1e-3), (updates * 6 // 10, 1e-3), (updates, 5e-5)))
     return TrainingConfig(

@@ -2,7 +2,7 @@
 
 It begins from the weights of `vonet-closeup`, whose object decoder goes on teaching while the dVAE and the transformer
 learn. Then the weights of the object decoder's losses fall to zero, and nearly half of the updates have the
-paper's loss: −log P(tokens | slots), the dVAE's error, and β KL (docs/log.md).
+paper's loss: −log P(tokens | slots), the dVAE's error, and β KL (docs/log/tokens.md).
 """
 
 from __future__ import annotations

@@ -18,6 +18,12 @@ ModelConfigT = TypeVar("ModelConfigT", bound=ModelConfig)
 
 @dataclass(frozen=True, kw_only=True)
 class Experiment(Generic[ModelConfigT]):
+    """A model, its training, its data, its cost and its scores: everything that makes a run repeatable.
+
+    Raises:
+        BadInput: If the weights of the losses do not name exactly the model's losses.
+    """
+
     name: str
     summary: str
     dataset: str
@@ -33,7 +39,7 @@ class Experiment(Generic[ModelConfigT]):
     cost: str = "not measured"
     """Cost of the training, in words."""
     measured: Mapping[str, float] = field(default_factory=dict)
-    """Our own scores for this experiment, in percent, where we have run it (docs/log.md says how)."""
+    """Our own scores for this experiment, in percent, where we have run it (docs/log says how)."""
     paper: Mapping[str, float] = field(default_factory=dict)
     """The paper's scores for this experiment, in percent, where it has them."""
 

@@ -48,6 +48,7 @@ def push(files: Sequence[Path], name: str, private: bool) -> str:
 
 
 def sum_of(path: Path) -> str:
+    """The SHA-256 sum of a file."""
     with path.open("rb") as file:
         return hashlib.file_digest(file, "sha256").hexdigest()
 

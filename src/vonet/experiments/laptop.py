@@ -1,7 +1,7 @@
 """VONet on generated level A seen from afar, with 3 to 6 small objects, begun from the weights of `vonet-closeup`.
 
 The encoder is convolutional and takes any number of slots, so the close-up model fits frames of 64 px and seven slots
-as it is. It finds most of the small objects before any training on them (docs/log.md).
+as it is. It finds most of the small objects before any training on them (docs/log/laptop.md).
 """
 
 from __future__ import annotations

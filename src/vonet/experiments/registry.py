@@ -110,6 +110,14 @@ def names(ablations: bool = True) -> list[str]:
 
 
 def get(name: str) -> Experiment:
+    """The experiment of this name.
+
+    Args:
+        name: One of `names()`.
+
+    Raises:
+        BadInput: If there is none; the message names similar ones.
+    """
     if name in _OWN:
         return _OWN[name]
     if name not in _OURS:
@@ -134,8 +142,13 @@ def is_ours(kind: type) -> bool:
 def add_experiment(experiment: Experiment) -> None:
     """Register your own experiment by its name, for all commands and for reading its weights.
 
-    Its `model` must have a method `build()` that returns the model. Adding an experiment again replaces it, so that a
-    notebook's cell may run twice. Experiments of vonet cannot be replaced.
+    Adding an experiment again replaces it, so that a notebook's cell may run twice.
+
+    Args:
+        experiment: Its `model` must have a method `build()` that returns the model.
+
+    Raises:
+        BadInput: If vonet has an experiment or a part of that name.
     """
     if experiment.name in _OURS:
         raise BadInput(f"there is an experiment {experiment.name!r} already: give yours another name")

@@ -36,8 +36,8 @@ def scalor_laptop_a() -> Experiment[SCALORConfig]:
     """SCALOR on `vonet generate A --objects 3 6`: half a second an update on one core. Its boxes suit the world's
     objects, which are as large as MOVi-A's (99 % of those that the edge does not cut are within them, by their true
     ids). The background is small, and every cell has room for an object. Objects vanish early in training unless a
-    schedule keeps them (docs/log.md): at first they paint without the background, then frames are trained one by one
-    with a presence of one half. Only then are objects propagated, with the full KL weight."""
+    schedule keeps them (docs/log/methods.md): at first they paint without the background, then frames are trained
+    one by one with a presence of one half. Only then are objects propagated, with the full KL weight."""
     updates = 4_500
     paid = Schedule(((0, 0.0), (300, 0.0), (2_000, 1.0)))
     return Experiment(

@@ -1,7 +1,7 @@
 """VONet on the public benchmark Sprites-MOT, begun from the weights of `vonet-closeup`.
 
 From random weights the masks stay uniform: small sprites of one size on black offer no first step. A model that has
-learned to hold objects on close-ups finds the sprites within 250 updates (docs/log.md).
+learned to hold objects on close-ups finds the sprites within 250 updates (docs/log/sprites-mot.md).
 """
 
 from __future__ import annotations
@@ -31,6 +31,7 @@ def vonet_spmot() -> Experiment[VONetConfig]:
 
 
 def vonet_spmot_quick() -> Experiment[VONetConfig]:
+    """`vonet-spmot` with fewer updates. Cost: eight minutes of one core."""
     return Experiment(
         name="vonet-spmot-quick",
         summary="vonet-spmot with fewer updates",
@@ -44,7 +45,7 @@ def vonet_spmot_quick() -> Experiment[VONetConfig]:
 
 def spmot_model() -> VONetConfig:
     """As `vonet-closeup`, with masks as fine as the frames, and a slot for each of at most three sprites
-    and the background: a fifth slot takes pieces of sprites (docs/log.md)."""
+    and the background: a fifth slot takes pieces of sprites (docs/log/sprites-mot.md)."""
     return fine_model(AlignmentConfig(sigma=constant(0.1)), slots=4)
 
 

@@ -43,7 +43,7 @@ def vimon_movi(level: str) -> Experiment[ViMONConfig]:
 def vimon_laptop_a() -> Experiment[ViMONConfig]:
     """ViMON on `vonet generate A --objects 3 6`: two thirds of a second per update on one core. It starts as MONet,
     with latents of little noise and small σ, because the decoder's masks are uniform at first and would stay so. γ
-    grows later. The decoder's masks still do not learn, so segments are the attention's (docs/log.md)."""
+    grows later. The decoder's masks still do not learn, so segments are the attention's (docs/log/methods.md)."""
     updates = 2_200
     gamma = Schedule(((0, 0.05), (300, 0.05), (800, 0.5)))
     return Experiment(

@@ -34,7 +34,18 @@ OTHER_VERSION = "Another version of vonet wrote it. Use that version, or train a
 
 
 def save(folder: Path | str, model: nn.Module, experiment: Experiment) -> None:
-    """Write both files atomically."""
+    """Write a model and the experiment that describes it, so that `load` reads them.
+
+    Both files, `model.safetensors` and `config.json`, are written aside and renamed.
+
+    Args:
+        folder: Where they go; it is made if need be.
+        model: Any model that the experiment builds.
+        experiment: Its description.
+
+    Raises:
+        BadInput: If the files cannot be written.
+    """
     folder = Path(folder)
     text = json.dumps(described(experiment), indent=2)
     with written_aside(folder / CONFIG) as aside:
@@ -43,10 +54,17 @@ def save(folder: Path | str, model: nn.Module, experiment: Experiment) -> None:
 
 
 def load(path: Path | str) -> tuple[Any, Experiment]:
-    """The model in evaluation mode, and the experiment that made it.
+    """Read a model and the experiment that made it.
 
-    path: a run's folder, a file of weights, the name of a model that comes with the package, the name of a method
-        without parameters ("mixture"), or a repository of the Hugging Face Hub ("hf:OWNER/NAME").
+    Args:
+        path: A run's folder, a file of weights, the name of a model that comes with the package ("vonet-closeup"), the
+            name of a method without parameters ("mixture"), or a repository of the Hugging Face Hub ("hf:OWNER/NAME").
+
+    Returns:
+        The model in evaluation mode, on the CPU, and its experiment.
+
+    Raises:
+        BadInput: If there are no weights, or another version of vonet wrote them.
     """
     if is_method(path):
         experiment = registry.get(str(path))
@@ -109,8 +127,21 @@ def checksum(path: Path | str) -> str:
 
 
 def push(folder: Path | str, name: str, *, private: bool = False) -> str:
-    """Upload the weights in a run's folder to the repository OWNER/NAME of the Hugging Face Hub, and return its
-    address. Weights that cannot be read are refused before anything is sent."""
+    """Upload the weights in a run's folder to the Hugging Face Hub.
+
+    Weights that cannot be read are refused before anything is sent.
+
+    Args:
+        folder: Of a run, with `model.safetensors` and `config.json`.
+        name: OWNER/NAME of the repository, which is made if need be.
+        private: Whether a new repository is private.
+
+    Returns:
+        The address of the repository.
+
+    Raises:
+        BadInput: If the weights cannot be read, or the Hub refuses.
+    """
     load(folder)
     files = [Path(folder) / WEIGHTS, Path(folder) / CONFIG]
     for file in files:
@@ -120,6 +151,7 @@ def push(folder: Path | str, name: str, *, private: bool = False) -> str:
 
 
 def shipped() -> list[str]:
+    """The names of the models that come with the package."""
     return sorted(file.parent.name for file in SHIPPED.glob(f"*/{WEIGHTS}"))
 
 

@@ -67,6 +67,7 @@ def method_name(about: Mapping[str, Any]) -> str:
 
 
 def dataset_name(about: Mapping[str, Any]) -> str:
+    """How tables and figures name the videos of an evaluation."""
     level = _movi_level(about)
     name = f"MOVi-{level.upper()}" if level else Path(about["data"]).name
     rest = [about["split"] or "all"] if about["split"] != "validation" else []
@@ -91,6 +92,7 @@ def _over_runs(name: str, runs: Sequence[Mapping[str, Any]]) -> Score:
 
 
 def markdown(found: Comparison) -> str:
+    """The table of all methods and datasets, best scores in bold."""
     columns = [(name, dataset) for name in SCORES for dataset in found.datasets]
     head = ["", *(f"{SCORES[name]} {dataset}" for name, dataset in columns)]
     lines = [head, ["---", *("---:" for _ in columns)]]
@@ -144,6 +146,7 @@ def _escaped(text: str) -> str:
 
 
 def write_tables(path: Path, found: Comparison) -> list[Path]:
+    """Write the table as Markdown and LaTeX beside `path`, and return both paths."""
     paths = []
     for ending, text in ((".md", markdown(found)), (".tex", latex(found))):
         paths.append(path.with_name(path.name + ending))

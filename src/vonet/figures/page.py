@@ -65,6 +65,7 @@ class Contents:
 
 
 def write_page(path: Path, contents: Contents) -> None:
+    """Write the report as one HTML file that loads nothing."""
     data = json.dumps(_data(contents), separators=(",", ":"), allow_nan=False).replace("<", "\\u003c")
     parts = {
         "TITLE": html.escape(contents.title),

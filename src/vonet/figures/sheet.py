@@ -34,6 +34,7 @@ LETTERS = 14
 
 
 def coloured(ids: Int[np.ndarray, "*any H W"] | UInt8[np.ndarray, "*any H W"]) -> UInt8[np.ndarray, "*any H W 3"]:
+    """Ids as colours, bytes; id 0 is the first colour."""
     return colours(int(ids.max()) + 1)[ids]
 
 

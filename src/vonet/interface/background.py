@@ -33,6 +33,7 @@ class Extent:
 
     @property
     def is_background(self) -> bool:
+        """Whether it covers enough of the video and of its border."""
         top, bottom, left, right = self.sides
         spans = max(min(top, bottom), min(left, right)) >= MIN_SIDES
         return self.area >= MIN_AREA and (self.border >= MIN_BORDER or spans)

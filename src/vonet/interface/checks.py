@@ -38,11 +38,13 @@ MOST_SLOTS, LARGEST_SIDE = 10_000, 10_000
 
 
 def check_slots(slots: int) -> None:
+    """Refuse a number of slots that is not a whole number from 1 to `MOST_SLOTS`."""
     if not isinstance(slots, int) or not 1 <= slots <= MOST_SLOTS:
         raise BadInput(f"{slots} slots were asked for; a model needs a whole number of them, 1 to {MOST_SLOTS}")
 
 
 def check_size(size: tuple[int, int]) -> None:
+    """Refuse a height and width that are not two whole numbers from 1 to `LARGEST_SIDE`."""
     if len(size) != 2 or not all(isinstance(side, int) and 1 <= side <= LARGEST_SIDE for side in size):
         raise BadInput(
             f"size is {size}; it must be the height and width of frames, two positive integers up to {LARGEST_SIDE}"
@@ -50,6 +52,7 @@ def check_size(size: tuple[int, int]) -> None:
 
 
 def check_batch(batch: int) -> None:
+    """Refuse a state of no videos."""
     if batch < 1:
         raise BadInput(f"a state of {batch} videos was asked for; at least 1 is needed")
 

@@ -20,8 +20,13 @@ from vonet.interface.segmentation import Enlargement, enlarge
 class Clip:
     """Some consecutive frames of B videos.
 
-    `is_first[b, t]` says that a new video begins at frame t of element b: the state carried so far is forgotten there
-    and fresh slots are used. By default no video begins inside the clip: the given state decides.
+    Args:
+        frames: `B T 3 H W`, floats in [0, 1].
+        is_first: `B T`, booleans. True where a new video begins: the state carried so far is forgotten there and fresh
+            slots are used. By default no video begins inside the clip, and the given state decides.
+
+    Raises:
+        BadInput: If shapes, types, values or devices are others.
     """
 
     frames: Tensor  # B T 3 H W, floats in [0, 1]
@@ -51,9 +56,11 @@ class State:
     drawn: ClassVar[tuple[str, ...]] = ()
 
     def map(self: StateT, function: Callable[[Tensor], Tensor]) -> StateT:
+        """The state with a function applied to each of its tensors."""
         return replace(self, **{f.name: function(getattr(self, f.name)) for f in fields(self)})  # type: ignore
 
     def detach(self: StateT) -> StateT:
+        """The state without gradients."""
         return self.map(Tensor.detach)
 
 
@@ -70,9 +77,10 @@ def joined_states(states: Sequence[StateT]) -> StateT:
 class SlotState(State):
     """The state of a model with slots.
 
-    slots: the trajectory latents r after the last frame.
-    noise: the unit Gaussian ε from which fresh slots grow where a video begins. It is part of the state so that a
-        scan is a pure function. `initial_state` draws new noise for new videos.
+    Attributes:
+        slots: The trajectory latents r after the last frame, `B K D`.
+        noise: The unit Gaussian ε from which fresh slots grow where a video begins, `B K D`. It is part of the state so
+            that a scan is a pure function. `initial_state` draws new noise for new videos.
     """
 
     drawn: ClassVar[tuple[str, ...]] = ("noise",)
@@ -118,9 +126,12 @@ class Segmentation:
 class StepOutput(Segmentation):
     """The output for one frame.
 
-    slots: the latents of the slots after the frame. previous_slots: those before it (zeros without memory).
-    labels: the segment of each pixel, from 1 on, for a model with its own rule. For all others the most probable slot
-        decides.
+    Attributes:
+        log_masks: `B K h w`; `masks` has the frame's size.
+        slots: The latents of the slots after the frame, `B K D`.
+        previous_slots: Those before it (zeros without memory), `B K D`.
+        labels: The segment of each pixel, from 1 on, `B H W`, for a model with its own rule. For all others the most
+            probable slot decides.
     """
 
     slots: Float[Tensor, "B K D"]
@@ -146,8 +157,10 @@ class Output(Segmentation):
 class Explanation:
     """Pictures and curves that explain a model's output for a clip; None where the model does not offer one.
 
-    reconstruction: each frame, decoded from the posterior. forecast: each frame, decoded from the prior, which has not
-    seen it. divergence: KL(posterior ‖ prior) of each slot, per dimension of the slot (the paper's KLD curves).
+    Attributes:
+        reconstruction: Each frame, decoded from the posterior, `B T 3 H W`.
+        forecast: Each frame, decoded from the prior, which has not seen it, `B T 3 H W`.
+        divergence: KL(posterior ‖ prior) of each slot, per dimension of the slot, `B T K` (the paper's KLD curves).
     """
 
     reconstruction: Float[Tensor, "B T 3 H W"] | None = None
@@ -173,10 +186,21 @@ class StreamingModel(Protocol[StateT]):
     alone."""
 
     def initial_state(self, batch: int, slots: int | None = None, generator: torch.Generator | None = None) -> StateT:
-        """Fresh slots for `batch` videos. Any number of slots works with the same weights."""
+        """Fresh slots for new videos.
+
+        Args:
+            batch: Number of videos, B.
+            slots: Number of slots, K; by default the model's. Any number works with the same weights.
+            generator: Of the noise; by default torch's global one.
+        """
 
     def step(self, frame: Tensor, state: StateT) -> tuple[StepOutput, StateT]:
-        """One frame `B 3 H W`: masks and the next state."""
+        """One frame: masks and the next state.
+
+        Args:
+            frame: `B 3 H W`, floats in [0, 1].
+            state: Before the frame.
+        """
 
 
 @runtime_checkable
@@ -194,10 +218,21 @@ class VideoModel(Protocol[StateT]):
         """As for a streaming model; `EmptyState` for a model without memory."""
 
     def unroll(self, clip: Clip, state: StateT | None = None) -> Output:
-        """Masks and slots of a clip, without losses."""
+        """Masks and slots of a clip, without losses.
+
+        Args:
+            clip: Frames `B T 3 H W`.
+            state: Before the first frame; by default that of `initial_state`.
+        """
 
     def __call__(self, clip: Clip, state: StateT | None = None, update: int = 0) -> Output:
-        """`unroll` with losses. `update` counts gradient updates; annealed quantities are pure functions of it."""
+        """`unroll` with losses, a tensor `B T` for each name.
+
+        Args:
+            clip: Frames `B T 3 H W`.
+            state: Before the first frame; by default that of `initial_state`.
+            update: Number of the gradient update; annealed quantities are pure functions of it.
+        """
 
     def parameter_groups(self) -> dict[str, list[nn.Parameter]]:
         """Every parameter once, by the name of its group in the optimiser's configuration."""
@@ -212,7 +247,18 @@ class ExplainingModel(Protocol):
 
 
 def total(losses: Mapping[str, Float[Tensor, "B T"]], weights: Mapping[str, float]) -> Float[Tensor, ""]:
-    """The weighted sum of the mean losses. Every loss has a weight and every weight a loss."""
+    """The loss of an update: the weighted sum of the mean losses (paper, equation 8).
+
+    Args:
+        losses: A tensor `B T` for each name.
+        weights: A number for each of the same names.
+
+    Returns:
+        A scalar with gradients.
+
+    Raises:
+        BadInput: If a loss has no weight or a weight no loss.
+    """
     if losses.keys() != weights.keys():
         raise BadInput(
             f"the model has the losses {sorted(losses)} but the weights name {sorted(weights)}: "

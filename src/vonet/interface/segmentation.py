@@ -57,7 +57,18 @@ def segment_ids(
     how: Enlargement,
     min_probability: float | None,
 ) -> Integer[np.ndarray, "*any H W"]:
-    """The ids at the given size: the model's own `labels` where it has a rule of its own, else the best slots."""
+    """From masks to ids (paper, appendix, "Segmentation mask").
+
+    Args:
+        log_masks: Of the model, at the size of its features.
+        labels: The model's own labels, where it has a rule of its own; they decide then.
+        size: Height and width of the ids, in pixels.
+        how: How masks are enlarged.
+        min_probability: Pixels whose best slot has no more get the id 0; None: every pixel gets its best slot.
+
+    Returns:
+        Ids from 1 on; 0 is null.
+    """
     if labels is None:
         return slot_ids(enlarge(log_masks, size, how), min_probability).cpu().numpy()
     return label_ids(labels, size).cpu().numpy()

@@ -41,7 +41,8 @@ class AttentionConfig(Protocol):
 class ConditioningConfig(Protocol):
     """Describes how a slot's context reaches the U-Net; `ContextMap` shows what the module must offer."""
 
-    def build(self, slot_dim: int, unet: UNetConfig) -> Any: ...
+    def build(self, slot_dim: int, unet: UNetConfig) -> Any:
+        """`unet`: the U-Net that the context has to reach."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -101,6 +102,8 @@ class ContextMap(nn.Module):
 
 @dataclass(frozen=True, kw_only=True)
 class UNetAttentionConfig:
+    """The paper's attention: a first estimate, corrected by a U-Net whose slots communicate at the bottleneck."""
+
     estimate: AttentionConfig = field(default_factory=DotAttentionConfig)
     unet: UNetConfig = field(default_factory=UNetConfig)
     transformer: SlotTransformerConfig = field(default_factory=SlotTransformerConfig)
@@ -111,6 +114,11 @@ class UNetAttentionConfig:
 
 
 class UNetAttention(nn.Module):
+    """All K masks of a frame at once (paper, equation 3).
+
+    Input: features `B C h w` and contexts `B K D`. Output: log-masks `B K h w`, whose exponentials sum to one over K.
+    """
+
     def __init__(
         self,
         config: UNetAttentionConfig,
@@ -119,7 +127,15 @@ class UNetAttention(nn.Module):
         size: tuple[int, int],
         unet_size: tuple[int, int] | None = None,
     ):
-        """size: of the feature map, in cells. unet_size: of the U-Net's map, by default the same."""
+        """Build the estimate, the U-Net and the mask transformer.
+
+        Args:
+            config: Which parts to use.
+            feature_dim: C, the channels of the features.
+            slot_dim: D, the width of the contexts.
+            size: Height and width of the feature map, in cells.
+            unet_size: Height and width of the U-Net's map, in cells; by default the same.
+        """
         super().__init__()
         self.estimate = config.estimate.build(feature_dim, slot_dim, size)
         self.conditioning = config.conditioning.build(slot_dim, config.unet)
@@ -136,7 +152,16 @@ class UNetAttention(nn.Module):
         estimated: Float[Tensor, "B K h w"],
         context: Float[Tensor, "B K D"],
     ) -> Float[Tensor, "B K h w"]:
-        """The U-Net's change of the estimated log-masks."""
+        """The U-Net's change of the estimated log-masks.
+
+        Args:
+            features: Of the frame, `B C h w`.
+            estimated: Log-masks from `estimate`, `B K h w`.
+            context: Of each slot, `B K D`.
+
+        Returns:
+            What is added to the estimated log-masks before the softmax, `B K h w`.
+        """
         batch, every_context = features.shape[0], context.flatten(0, 1)
         first = self._first(features, estimated, every_context)
         at_first, at_bottleneck = self.conditioning.scale_shifts(every_context)

@@ -18,6 +18,12 @@ from vonet.errors import BadInput
 
 @dataclass(frozen=True, kw_only=True)
 class BackboneConfig:
+    """A small ResNet with position codes (paper, appendix, "Backbone for image features").
+
+    Raises:
+        BadInput: If `channels` and `strides` differ in length, or the channels are no multiples of `groups`.
+    """
+
     channels: tuple[int, ...] = (64, 64, 64, 64, 64)
     """Of the residual blocks."""
     strides: tuple[int, ...] = (2, 1, 1, 1, 1)
@@ -37,10 +43,21 @@ class BackboneConfig:
 
     @property
     def stride(self) -> int:
+        """H / h: pixels per cell, along each side."""
         return math.prod(self.strides)
 
 
 class Backbone(nn.Module):
+    """Frames `B 3 H W`, floats in [0, 1], to features `B C h w`.
+
+    Args:
+        config: Channels and strides.
+        size: Height and width of the frames, in pixels.
+
+    Raises:
+        BadInput: If the size is no multiple of the stride.
+    """
+
     def __init__(self, config: BackboneConfig, size: tuple[int, int]):
         super().__init__()
         if any(side % config.stride for side in size):

@@ -28,13 +28,16 @@ class DecoderConfig(Protocol):
 
 @dataclass(frozen=True, kw_only=True)
 class TokenDecoderConfig:
+    """The paper's decoder: a discrete VAE, and a causal transformer that reads the slots."""
+
     dvae: DVAEConfig = field(default_factory=DVAEConfig)
     transformer: CausalTransformerConfig = field(default_factory=CausalTransformerConfig)
     memory_hidden: int = 256
     """Width of the hidden layer of the MLP that prepares the slots for cross-attention."""
     even_vocabulary: bool = False
     """Add the loss `vocabulary`, by which the dVAE uses its token kinds more evenly. Not in the paper; without it, few
-    kinds are used where frames are small and mostly background (docs/log.md). Its gradient reaches the dVAE alone."""
+    kinds are used where frames are small and mostly background (docs/log/tokens.md). Its gradient reaches the dVAE
+    alone."""
 
     @property
     def losses(self) -> tuple[str, ...]:
@@ -45,6 +48,14 @@ class TokenDecoderConfig:
 
 
 class TokenDecoder(TokenPredictor):
+    """Slots explain a frame as a sequence of tokens (paper, equation 11).
+
+    Args:
+        config: Of the discrete VAE and the transformer.
+        latent_dim: D, the width of the slots.
+        size: Height and width of the frames, in pixels.
+    """
+
     def __init__(self, config: TokenDecoderConfig, latent_dim: int, size: tuple[int, int]):
         dvae = DVAE(config.dvae, size)
         memory = mlp(latent_dim, config.memory_hidden, config.transformer.width)
@@ -64,7 +75,18 @@ class TokenDecoder(TokenPredictor):
         log_masks: Float[Tensor, "B K h w"],
         update: int,
     ) -> dict[str, Float[Tensor, " B"]]:
-        """−log P(frame | slots) in tokens, and the dVAE's squared error in pixels; both are sums over the frame."""
+        """The losses of frames, given their slots.
+
+        Args:
+            frames: `B 3 H W`, floats in [0, 1].
+            latents: z of each slot, `B K D`.
+            log_masks: Not used; decoders that paint use them.
+            update: Number of the gradient update, for the temperature of the Gumbel-softmax.
+
+        Returns:
+            −log P(frame | slots) as "tokens", in nats, and the squared error of the discrete VAE as "pixels". Both are
+            sums over the frame, one number for each frame. With `even_vocabulary` also "vocabulary".
+        """
         logits = self.dvae.logits(frames)
         soft = self.dvae.soft_tokens(logits, update)
         losses = {"tokens": self.surprise(hard(soft), latents), "pixels": self.dvae.pixel_error(frames, soft)}

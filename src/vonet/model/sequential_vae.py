@@ -19,6 +19,8 @@ from vonet.blocks.transformer import SlotTransformer, SlotTransformerConfig
 
 @dataclass(frozen=True, kw_only=True)
 class BalancedKLConfig:
+    """KL balancing (paper, equation 10): the prior learns faster than the posterior is held back."""
+
     kappa: float = 0.7
     """Share of the gradient that pulls the prior towards the posterior."""
 
@@ -39,12 +41,16 @@ class PlainKLConfig:
 
 @dataclass(frozen=True, kw_only=True)
 class PriorConfig:
+    """The prior's transformer, and which KL divergence is used."""
+
     transformer: SlotTransformerConfig = field(default_factory=lambda: SlotTransformerConfig(blocks=2))
     kl: BalancedKLConfig | PlainKLConfig = field(default_factory=BalancedKLConfig)
 
 
 @dataclass(frozen=True, kw_only=True)
 class SequentialVAEConfig:
+    """Posterior and prior of the slots (paper, equations 6 and 7)."""
+
     prior: PriorConfig | None = field(default_factory=PriorConfig)
     """None: no prior and no KL divergence (the paper's ablation W = ∞)."""
     initial_log_std: float = 0.0
@@ -68,6 +74,11 @@ class Prior(nn.Module):
 
 
 class SequentialVAE(nn.Module):
+    """The posterior q(z_t | r_t), and the prior unless the config has none (paper, equations 6 and 7).
+
+    Both map slots `B K D` to a `Gaussian` of the same shape.
+    """
+
     def __init__(self, config: SequentialVAEConfig, slot_dim: int):
         super().__init__()
         self.posterior = GaussianHead(slot_dim, slot_dim, slot_dim, config.initial_log_std)

@@ -15,6 +15,8 @@ from vonet.blocks.transformer import SlotTransformer, SlotTransformerConfig
 
 @dataclass(frozen=True, kw_only=True)
 class InitialSlotsConfig:
+    """The transformer that makes initial slots from noise."""
+
     transformer: SlotTransformerConfig = field(default_factory=SlotTransformerConfig)
 
 
@@ -63,6 +65,8 @@ class SlotEncoder(nn.Module):
 
 @dataclass(frozen=True, kw_only=True)
 class TrajectoryConfig:
+    """`hidden_ratio`: width of the MLP's hidden layer, as a multiple of D."""
+
     hidden_ratio: int = 2
 
 
@@ -83,6 +87,8 @@ class Trajectory(nn.Module):
 
 @dataclass(frozen=True, kw_only=True)
 class ContextConfig:
+    """`hidden_ratio`: width of the MLP's hidden layer, as a multiple of D."""
+
     hidden_ratio: int = 2
 
 

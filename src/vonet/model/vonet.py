@@ -56,6 +56,12 @@ from vonet.model.slots import (
 
 @dataclass(frozen=True, kw_only=True)
 class VONetConfig:
+    """VONet, one part for each box of the paper's figure. The defaults are the paper's for MOVi-A.
+
+    Raises:
+        BadInput: If size, number of slots or width are not positive.
+    """
+
     size: tuple[int, int] = (128, 128)
     """Height and width of the frames."""
     slots: int = 11
@@ -65,7 +71,7 @@ class VONetConfig:
     signature_dim: int = 0
     """So many of the D numbers of r are the slot's noise and stay the same for the whole video. Not in the paper. They
     tell slots apart that hold no object; without them such slots become equal, and equal slots share the next object
-    for as long as it is seen (docs/log.md)."""
+    for as long as it is seen (docs/log)."""
     backbone: BackboneConfig = field(default_factory=BackboneConfig)
     attention: AttentionConfig = field(default_factory=UNetAttentionConfig)
     initial_slots: InitialSlotsConfig = field(default_factory=InitialSlotsConfig)
@@ -97,6 +103,14 @@ class VONetConfig:
 
 
 class VONet(nn.Module):
+    """The paper's model (figure 3): a step per frame, a scan of it per video.
+
+    The state is a `SlotState`. The losses are those of the decoder ("tokens" and "pixels" with the paper's) and "kl".
+
+    Args:
+        config: All sizes and parts.
+    """
+
     def __init__(self, config: VONetConfig):
         super().__init__()
         D, C = config.slot_dim, config.backbone.feature_dim
@@ -118,7 +132,15 @@ class VONet(nn.Module):
     def encode_frame(
         self, frame: Float[Tensor, "B 3 H W"], slots: Float[Tensor, "B K D"]
     ) -> tuple[Float[Tensor, "B K h w"], Float[Tensor, "B K D"]]:
-        """x_t and r_{t−1} to log m_t and r_t: the whole encoder, on plain tensors (what compiles and exports)."""
+        """The whole encoder, on plain tensors (what compiles and exports).
+
+        Args:
+            frame: x_t, `B 3 H W`, floats in [0, 1].
+            slots: r_{t−1}, `B K D`.
+
+        Returns:
+            log m_t, `B K h w`, and r_t, `B K D`.
+        """
         return self.encode_features(self.backbone(frame), slots)
 
     def encode_features(
@@ -152,7 +174,18 @@ class VONet(nn.Module):
         return output, replace(state, slots=slots)
 
     def step(self, frame: Tensor, state: SlotState) -> tuple[StepOutput, SlotState]:
-        """One frame `B 3 H W` in, masks and the next state out: all that streaming needs."""
+        """One frame in, masks and the next state out: all that streaming needs.
+
+        Args:
+            frame: `B 3 H W`, floats in [0, 1], of the model's size.
+            state: From `initial_state`, or from the step before.
+
+        Returns:
+            Masks and slots of the frame, and the state for the next one.
+
+        Raises:
+            BadInput: If frame or state do not fit the model.
+        """
         check_frames(frame, "B 3 H W")
         self._check_fit(frame, state)
         return self._step(frame, state)
@@ -160,7 +193,19 @@ class VONet(nn.Module):
     def initial_state(
         self, batch: int, slots: int | None = None, generator: torch.Generator | None = None
     ) -> SlotState:
-        """Fresh slots for `batch` videos; any number of slots works with the same weights."""
+        """Fresh slots for new videos (paper, equation 5).
+
+        Args:
+            batch: Number of videos, B.
+            slots: Number of slots, K; by default the model's. Any number works with the same weights.
+            generator: Of the noise; by default torch's global one.
+
+        Returns:
+            r_0 and the noise it was computed from, `B K D` each.
+
+        Raises:
+            BadInput: If batch or slots are less than one.
+        """
         count = self.slots if slots is None else slots
         check_slots(count)
         check_batch(batch)
@@ -174,8 +219,21 @@ class VONet(nn.Module):
     # ---- a video ---------------------------------------------------------------------------------------------------
 
     def unroll(self, clip: Clip, state: SlotState | None = None) -> Output:
-        """Masks and slots of a clip: the encoder alone, without VAE and decoder. Where gradients are recorded, the
-        backbone sees all frames at once; else one by one, so that memory does not grow with the video."""
+        """Masks and slots of a clip: the encoder alone, without VAE and decoder.
+
+        Where gradients are recorded, the backbone sees all frames at once; else one by one, so that memory does not
+        grow with the video.
+
+        Args:
+            clip: Frames `B T 3 H W`.
+            state: Before the first frame; by default fresh slots.
+
+        Returns:
+            Masks, slots, and the state after the last frame. Its `losses` are empty.
+
+        Raises:
+            BadInput: If clip or state do not fit the model.
+        """
         if state is None:
             state = self.initial_state(clip.frames.shape[0])
         self._check_fit(clip.frames, state)
@@ -191,8 +249,19 @@ class VONet(nn.Module):
         return Output(size=self.size, enlargement=self.enlargement, state=last, **tensors)  # type: ignore[arg-type]
 
     def forward(self, clip: Clip, state: SlotState | None = None, update: int = 0) -> Output:
-        """`unroll` with the decoder's losses and the KL divergence, `B T` each. In training mode latents and tokens are
-        sampled and dropout is on; in evaluation mode the output is deterministic."""
+        """`unroll` with the decoder's losses and the KL divergence (paper, equation 8).
+
+        In training mode latents and tokens are sampled and dropout is on; in evaluation mode the output is
+        deterministic.
+
+        Args:
+            clip: Frames `B T 3 H W`.
+            state: Before the first frame; by default fresh slots.
+            update: Number of the gradient update, of which annealed quantities are functions.
+
+        Returns:
+            The output of `unroll` with `losses`, a tensor `B T` for each name in the config.
+        """
         output = self.unroll(clip, state)
         batch_time = clip.frames.shape[:2]
         posterior = self.sequential_vae.posterior(output.slots.flatten(0, 1))
@@ -206,9 +275,18 @@ class VONet(nn.Module):
 
     @torch.no_grad()
     def pictures(self, output: Output, source: str = "posterior") -> Float[Tensor, "B T 3 H W"]:
-        """Each frame decoded from the posterior ("posterior"), or from the prior, which has not seen it ("prior").
+        """Each frame as the decoder paints it.
 
-        A decoder that needs masks gets those of the frame before with "prior", and uniform ones where a video begins.
+        Args:
+            output: Of `unroll`.
+            source: "posterior", or "prior", which has not seen the frame. With "prior" a decoder that needs masks gets
+                those of the frame before, and uniform ones where a video begins.
+
+        Returns:
+            Frames `B T 3 H W`, floats in [0, 1].
+
+        Raises:
+            BadInput: If `source` is another word, or "prior" for a model without a prior.
         """
         log_masks = output.log_masks
         if source == "posterior":
@@ -229,7 +307,7 @@ class VONet(nn.Module):
     def slot_divergence(self, output: Output) -> Float[Tensor, "B T K"]:
         """KL(posterior ‖ prior) of each slot at each frame, divided by D: the paper's KLD curves."""
         if (prior := self.sequential_vae.prior) is None:
-            raise BadInput("this model has no prior, so its slots have no divergence to show")
+            raise BadInput("this model has no prior, so its slots have no KL divergence")
         posterior = self.sequential_vae.posterior(output.slots.flatten(0, 1))
         divergence = prior.divergence(posterior, prior(output.previous_slots.flatten(0, 1))) / self.slot_dim
         return divergence.unflatten(0, output.slots.shape[:2])

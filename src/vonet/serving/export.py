@@ -92,9 +92,18 @@ class Exported:
 
 
 def export(weights: Path | str, out: Path | str, format: str = "onnx") -> Exported:
-    """Write the initial slots and the streaming step of a model to the folder `out`.
+    """Write the initial slots and the streaming step of a model, for programs without vonet.
 
-    weights: what `vonet.load` takes. format: "onnx", or "torch" for files that `torch.export.load` reads.
+    Args:
+        weights: What `vonet.load` takes.
+        out: A folder, which must not exist yet or be empty.
+        format: "onnx", or "torch" for files that `torch.export.load` reads.
+
+    Returns:
+        The files, and how far their results differ from the model's.
+
+    Raises:
+        BadInput: If the model cannot be exported, a package is missing, or `out` is in use.
     """
     check_choice("format", format, Format)
     out = Path(out)

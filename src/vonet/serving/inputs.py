@@ -164,7 +164,7 @@ class LiveVideo(Video):
         raise self._passes_by()
 
     def _passes_by(self) -> BadInput:
-        return BadInput(f"{self.place.spoken} can only be watched frame by frame: save it in a file first")
+        return BadInput(f"{self.place.spoken} can only be read frame by frame: save it in a file first")
 
 
 def _name(place: Place) -> str:

@@ -91,6 +91,7 @@ class RuleScore:
         return self.right / self.matched if self.matched else 1.0
 
     def as_json(self) -> dict[str, Any]:
+        """For `segment.json`."""
         return asdict(self) | {"precision": round(self.precision, 4), "recall": round(self.recall, 4)}
 
     def __str__(self) -> str:
@@ -115,11 +116,13 @@ class Truth:
         self._both: Counter[tuple[int, int]] = Counter()
 
     def add(self, ids: Integer[np.ndarray, "H W"], true_ids: Integer[np.ndarray, "H W"]) -> None:
+        """The ids and the true ids of the next frame."""
         pairs = ids.astype(np.int64) << 32 | true_ids.astype(np.int64)
         for pair, count in zip(*np.unique(pairs, return_counts=True), strict=True):
             self._both[int(pair) >> 32, int(pair) & 0xFFFFFFFF] += int(count)
 
     def score(self, left_out: Mapping[int, Reason], rows: Sequence[Row]) -> RuleScore:
+        """Precision and recall of the rule, once all frames were added."""
         ids = [row.id for row in rows]
         true = sorted({true for _, true in self._both} - {0})
         both = np.array([[self._both[one, other] for other in true] for one in ids]).reshape(len(ids), len(true))

@@ -54,13 +54,15 @@ class Writer(ABC):
     def __init__(self, folder: Path, source: Source): ...
 
     @abstractmethod
-    def add(self, frame: FoundFrame) -> None: ...
+    def add(self, frame: FoundFrame) -> None:
+        """The next frame."""
 
     @abstractmethod
-    def finish(self, rows: Sequence[Row]) -> None: ...
+    def finish(self, rows: Sequence[Row]) -> None:
+        """Complete the file; `rows` are the tracks of all objects."""
 
-    def abandon(self) -> None:  # noqa: B027  # most have nothing to let go of
-        pass
+    def abandon(self) -> None:  # noqa: B027
+        """Discard the file; most writers have nothing to let go of."""
 
 
 class Overlay(Writer):

@@ -28,6 +28,7 @@ def encoded(ids: Integer[np.ndarray, "H W"]) -> dict[int, dict[str, Any]]:
 
 
 def packed(counts: Sequence[int] | Integer[np.ndarray, " n"]) -> str:
+    """Run lengths as the letters of COCO's compressed RLE."""
     whole = [int(count) for count in counts]
     letters = []
     for at, count in enumerate(whole):

@@ -42,7 +42,18 @@ SUMMARY = "segment.json"
 
 @dataclass(frozen=True, kw_only=True)
 class SegmentOptions:
-    """What is segmented and how; see `vonet segment --help`."""
+    """What is segmented and how; the options of `vonet segment`.
+
+    Attributes:
+        slots: Largest number of objects; None: as in training.
+        every: Use only every N-th frame.
+        start: First frame (250), seconds ("4.5s") or clock ("1:30").
+        end: The first frame that is not used, in the same forms; None: to the end.
+        fps: Frames per second of inputs that do not say it.
+        fit: "stretch", "crop" or "letterbox" for frames of another shape than the model's; None: as in training.
+        min_probability: Pixels whose best slot has no more probability get id 0.
+        seed: Of the slots' noise.
+    """
 
     slots: int | None = None
     every: int = 1
@@ -54,6 +65,7 @@ class SegmentOptions:
     seed: int = 0
 
     def span(self) -> Span:
+        """Which frames are used."""
         return Span(self.start, self.end, self.every, self.fps)
 
     def check(self, model: Any) -> None:
@@ -62,6 +74,7 @@ class SegmentOptions:
         self.segmenter(model, "")
 
     def segmenter(self, model: Any, video: str) -> Segmenter:
+        """A segmenter with these options, for one video."""
         return Segmenter(
             model, slots=self.slots, fit=self.fit, seed=self.seed, min_probability=self.min_probability, video=video
         )
@@ -70,11 +83,19 @@ class SegmentOptions:
 def segment(
     source: str | Path | Video, weights: Any = None, *, split: str | None = None, **options: Any
 ) -> Iterator[SegmentedFrame]:
-    """One frame after the other, of a video file, a folder of frames, all videos of a set, a camera ("camera:0") or a
-    URL; `frame.video` says of which. Memory does not grow with the length.
+    """Segment videos frame by frame. Memory does not grow with their length.
 
-    weights: a model, a run's folder, a file or a name; by default `mixture`, which does not learn.
-    options: those of `SegmentOptions`.
+    Args:
+        source: A video file, a folder of frames, a set of videos, a camera ("camera:0"), a URL, or a `Video`.
+        weights: A model, a run's folder, a file or a name; by default `mixture`, which does not learn.
+        split: Of a set, only these videos.
+        options: Those of `SegmentOptions`.
+
+    Returns:
+        An iterator over the frames; `frame.video` names the video.
+
+    Raises:
+        BadInput: If source, weights or options cannot be used; while iterating, if a video is damaged.
     """
     given = SegmentOptions(**options)
     model = load_model(weights)
@@ -113,14 +134,17 @@ class Segmented:
 
     @property
     def frames_per_second(self) -> float:
+        """Speed of segmentation, files included."""
         return self.frames / max(self.seconds, 1e-9)
 
     def as_json(self) -> dict[str, Any]:
+        """For `segment.json` and `--json`."""
         told = asdict(self) | {"folder": str(self.folder), "frames_per_second": round(self.frames_per_second, 2)}
         told |= {"rule": None if self.rule is None else self.rule.as_json()}
         return told | {"seconds": round(self.seconds, 3), "complete": not self.stopped and self.problem is None}
 
     def table(self) -> str:
+        """The objects, for people."""
         if not self.left_out:
             return spoken(self.tracks)
         reasons = dict.fromkeys(self.left_out.values())
@@ -156,8 +180,29 @@ def segment_to_files(
     limits: Limits = DEFAULT_LIMITS,
     say: Callable[[Segmented], None] = lambda done: None,
 ) -> list[Segmented]:
-    """Each video into a folder of its own below `out`, which appears when it is whole. Ctrl-C ends the current video
-    where it is; what was written so far is whole too. A video that cannot be read is a problem; the others go on."""
+    """Segment videos into files.
+
+    Each video gets a folder of its own below `out`, which appears when it is complete. Ctrl-C ends the current video
+    where it is; its files are complete up to there. A video that cannot be read is a problem; the others go on.
+
+    Args:
+        inputs: Video files, folders of frames, sets of videos, cameras or URLs.
+        out: The folder of the results.
+        weights: A model, a run's folder, a file or a name; by default `mixture`.
+        objects: Which segments are objects.
+        split: Of a set, only these videos.
+        write: Names of outputs: overlay, tracks, masks, coco, ytvis, mot, npz, or all.
+        overwrite: Whether existing results are replaced.
+        options: What is segmented and how.
+        limits: Of the memory for reading.
+        say: Called with each result.
+
+    Returns:
+        A result for each video, and for each problem.
+
+    Raises:
+        BadInput: If an option cannot be used or results exist, before anything is written.
+    """
     options, objects = options or SegmentOptions(), objects or ObjectRule()
     writers = chosen(write)
     model = load_model(weights)

@@ -26,8 +26,11 @@ from vonet.serving.tracks import Track, Tracks, without
 
 @dataclass(frozen=True)
 class SegmentedFrame:
-    """One frame and its segments. Slot k has the id k + 1, unless the model has labels of its own (SCALOR). The same id
-    is the same object in all frames of a video."""
+    """One frame and its segments.
+
+    Slot k has the id k + 1, unless the model has labels of its own (SCALOR). The same id is the same object in all
+    frames of a video.
+    """
 
     video: str
     number: int  # as in the video, from 0
@@ -61,15 +64,19 @@ def load_model(weights: Any = None) -> Any:
 
 
 class Segmenter:
-    """Call it with one frame after the other.
+    """Follows the objects of one stream: call it with one frame after the other.
 
-    weights: a model, or what `load_model` takes.
-    slots: largest number of objects (None: the model's own).
-    fit: for frames of another shape than the model's: "stretch" distorts them, "crop" sees only their middle,
-        "letterbox" adds grey bars (None: as the model was trained).
-    seed: of the initial slots' noise. The same frames and seed give the same masks.
-    min_probability: pixels whose best slot has no more probability than this get id 0.
-    video: a name, copied to every frame.
+    Args:
+        weights: A model, or what `vonet.load` takes; by default `mixture`.
+        slots: Largest number of objects; None: the model's own.
+        fit: For frames of another shape than the model's: "stretch" distorts them, "crop" sees only their middle,
+            "letterbox" adds grey bars; None: as the model was trained.
+        seed: Of the initial slots' noise. The same frames and seed give the same masks.
+        min_probability: Pixels whose best slot has no more probability than this get id 0.
+        video: A name, copied to every frame.
+
+    Raises:
+        BadInput: If an option is not accepted, or the model needs whole clips.
     """
 
     def __init__(
@@ -100,8 +107,19 @@ class Segmenter:
 
     @torch.inference_mode()
     def __call__(self, pixels: Any, number: int | None = None, seconds: float | None = None) -> SegmentedFrame:
-        """The next frame: bytes, H W 3, in the order red, green, blue. `number` and `seconds` say where it stands, if
-        frames were left out or have a time; by default it is the next."""
+        """Segment the next frame.
+
+        Args:
+            pixels: Bytes, `H W 3`, in the order red, green, blue; any size.
+            number: Of the frame, if frames were left out; by default the next.
+            seconds: Its time after the first frame, if it has one.
+
+        Returns:
+            Ids, masks and tracks of the frame.
+
+        Raises:
+            BadInput: If the pixels are not such an array, or the masks are not finite.
+        """
         _check(pixels)
         number = self._next if number is None else number
         self._next = number + 1

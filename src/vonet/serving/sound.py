@@ -74,6 +74,7 @@ class Sound:
 
 
 def has_sound(path: Path) -> bool:
+    """Whether a file has sound that FFmpeg reads."""
     import av
 
     try:

@@ -201,6 +201,7 @@ def spoken(rows: Sequence[Row]) -> str:
 
 
 def write_table(path: Path, rows: Sequence[Row]) -> None:
+    """Write `tracks.csv`, a line for each row."""
     with path.open("w", newline="", encoding="utf-8") as file:
         writer = csv.DictWriter(file, [field.name for field in fields(Row)])
         writer.writeheader()

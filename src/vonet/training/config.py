@@ -13,6 +13,12 @@ from vonet.training.replay import ReplayConfig
 
 @dataclass(frozen=True, kw_only=True)
 class TrainingConfig:
+    """How a model is trained: number and size of updates, weights of the losses, optimiser, replay.
+
+    Raises:
+        BadInput: If a number is less than one.
+    """
+
     updates: int
     batch: int
     """Segments in an update."""

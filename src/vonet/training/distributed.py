@@ -33,9 +33,11 @@ class Processes:
 
     @property
     def is_first(self) -> bool:
+        """Whether it is the process that logs, scores and saves."""
         return self.rank == 0
 
     def wait(self) -> None:
+        """Until all processes are here."""
         if self.count > 1:
             distributed.barrier()
 

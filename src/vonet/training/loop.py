@@ -190,6 +190,7 @@ class Training:
         return stored, {"update": self.update, "segments": facts, "band": self.band.remember()}
 
     def recall(self, memory: Memory) -> None:
+        """Take up the state that `remember` gave, with the same number of processes."""
         parts = self._recall_what_all_share(memory)
         self.segments.recall((parts["segments"], memory[1]["segments"]))
         torch.set_rng_state(parts["random"]["cpu"])

@@ -15,6 +15,8 @@ from vonet.schedule import Product, Schedule
 
 @dataclass(frozen=True, kw_only=True)
 class GroupConfig:
+    """Learning rate and clipping of one group of parameters."""
+
     learning_rate: Schedule | Product
     clip: float | None
     """Largest norm of the group's gradient; None: no clipping."""
@@ -54,6 +56,16 @@ class NotFiniteGradient(ArithmeticError):
 
 
 class Optimizer:
+    """Adam or RMSprop with a learning rate and a largest gradient norm for each group of parameters.
+
+    Args:
+        config: By the names of the groups.
+        parameters: From `model.parameter_groups()`; the names must be the same.
+
+    Raises:
+        BadInput: If the names differ.
+    """
+
     def __init__(self, config: OptimizerConfig, parameters: Mapping[str, list[nn.Parameter]]):
         if config.groups.keys() != parameters.keys():
             raise BadInput(

@@ -443,7 +443,8 @@ def _check_same(
     if differences:
         more = f" and {len(differences) - 4} more" if len(differences) > 4 else ""
         raise BadInput(
-            f"{out} was started otherwise: {'; '.join(differences[:4])}{more}. Use the same, or start a new run"
+            f"{out} was started with other settings: {'; '.join(differences[:4])}{more}. "
+            "Use the same, or start a new run"
         )
 
 

@@ -25,10 +25,11 @@ Memory = tuple[dict[str, Tensor], dict[str, Any]]
 
 
 class Segments(Protocol):
-    """A source of segments for a `VideoModel`. `seconds_reading`: time spent on reading frames."""
+    """A source of segments for a `VideoModel`."""
 
     @property
-    def seconds_reading(self) -> float: ...
+    def seconds_reading(self) -> float:
+        """Time spent on reading frames so far."""
 
     @property
     def frames_to_begin(self) -> int:
@@ -40,9 +41,11 @@ class Segments(Protocol):
     def sample(self, model: Any, batch: int, length: int) -> tuple[Clip, State]:
         """`batch` segments of `length` frames, and the states they start from."""
 
-    def remember(self) -> Memory: ...
+    def remember(self) -> Memory:
+        """The state, for a checkpoint."""
 
-    def recall(self, memory: Memory) -> None: ...
+    def recall(self, memory: Memory) -> None:
+        """Take up the state that `remember` gave."""
 
     def recall_of_others(self, memories: Sequence[Memory], rank: int, rng: np.random.Generator) -> None:
         """Take the share of process `rank` of what another number of processes remembered, with new random numbers."""
@@ -76,14 +79,17 @@ class Footage:
         return frames
 
     def to_model(self, frames: UInt8[np.ndarray, "frames H W 3"]) -> Float[Tensor, "frames 3 H W"]:
+        """Bytes as the floats that models take, on the device."""
         return frames_tensor(frames, self._device)
 
 
 def random_state(rng: np.random.Generator) -> str:
+    """The state of a generator as text, for checkpoints."""
     return json.dumps(rng.bit_generator.state)
 
 
 def set_random_state(rng: np.random.Generator, state: str) -> None:
+    """Put a generator into the state that `random_state` gave."""
     rng.bit_generator.state = json.loads(state)
 
 

@@ -3,7 +3,7 @@
 Why: it learns in minutes, where the paper's token decoder needs days. MONet and SAVi paint in the same way.
 
 Limit: the attention masks say where each picture counts, so a slot only has to know a colour. Slots become colours
-rather than objects (docs/log.md).
+rather than objects (docs/log).
 
 Measured: `vonet-sprites`, FG-ARI 66.4 and mIoU 75.5 on its toy videos (three seeds, `vonet reproduce sprites`).
 """
@@ -26,6 +26,8 @@ Reading = Literal["blend", "mixture"]
 
 @dataclass(frozen=True, kw_only=True)
 class BroadcastDecoderConfig:
+    """Each slot paints a picture by spatial broadcast; the attention masks blend them."""
+
     losses: ClassVar[tuple[str, ...]] = ("reconstruction",)
     painter: SpatialBroadcastConfig = field(default_factory=SpatialBroadcastConfig)
     reading: Reading = "blend"
@@ -46,6 +48,8 @@ class BroadcastDecoderConfig:
 
 
 class BroadcastDecoder(nn.Module):
+    """Reconstructs frames `B 3 H W` from latents `B K D` and log-masks `B K h w`."""
+
     def __init__(self, config: BroadcastDecoderConfig, latent_dim: int, size: tuple[int, int]):
         super().__init__()
         if any(side % config.reduction for side in size):

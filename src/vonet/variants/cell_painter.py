@@ -38,6 +38,7 @@ def paint_cells(
 def paint_plainly(
     rows: Float[Tensor, "N h C"], columns: Float[Tensor, "N w C"], *parameters: Tensor
 ) -> Float[Tensor, "N h w outputs"]:
+    """The plain form of `paint`, which keeps every layer in memory: an MLP of row plus column features, per cell."""
     x = rows.unsqueeze(2) + columns.unsqueeze(1)
     for weight, bias in zip(parameters[::2], parameters[1::2], strict=True):
         x = F.linear(F.relu_(x), weight, bias)

@@ -6,8 +6,8 @@
            └─► two convolutions of the pixels ─────────┘
 
 Why: at 32 px the outline decides the score. True masks that are one pixel too wide have an mIoU of 64 on close-ups
-(docs/log.md). The backbone stays where it is, because a residual block at the frame's size costs four times as much.
-What is added begins without effect, so a model that was trained without it goes on where it was.
+(docs/log/closeup.md). The backbone stays where it is, because a residual block at the frame's size costs four times
+as much. What is added begins without effect, so a model that was trained without it goes on where it was.
 """
 
 from __future__ import annotations
@@ -25,6 +25,8 @@ from vonet.model.backbone import Backbone, BackboneConfig
 
 @dataclass(frozen=True, kw_only=True)
 class DetailedBackboneConfig(BackboneConfig):
+    """The paper's backbone with details of the pixels added at the frame's size."""
+
     detail_channels: int = 16
     """Of the convolutions of the pixels."""
 
@@ -33,6 +35,8 @@ class DetailedBackboneConfig(BackboneConfig):
 
 
 class DetailedBackbone(Backbone):
+    """Frames `B 3 H W` to features `B C H W`."""
+
     def __init__(self, config: DetailedBackboneConfig, size: tuple[int, int]):
         super().__init__(config, size)
         self.feature_size = size

@@ -39,6 +39,8 @@ class MaskPoolingConfig(SlotEncoderConfig):
 
 
 class MaskPooling(SlotEncoder):
+    """y = average of the values under each mask, over the area of the mask."""
+
     def __init__(self, config: MaskPoolingConfig, feature_dim: int, slot_dim: int):
         super().__init__(config, feature_dim, slot_dim)
         self.smallest_area = config.smallest_area

@@ -19,6 +19,8 @@ from vonet.blocks.precision import in_float32
 
 @dataclass(frozen=True, kw_only=True)
 class NormedAttentionConfig:
+    """Scalar products of layer-normed keys and contexts."""
+
     scale: float = 0.4
     """Of the scalar products of keys and contexts that have mean 0 and variance 1."""
 

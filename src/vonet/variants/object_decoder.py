@@ -12,7 +12,7 @@ object is, and two objects in one slot cannot be said. Nothing is convolved, so 
 
 Measured on close-ups of level A at 32 px, seed 0: with positions as seen from each slot (`SlotPositionsConfig`) FG-ARI
 / mIoU 37 / 52 after 500 updates. With positions in the picture an earlier prototype, on other videos and without
-alignment, had 2.5 / 28 after 500 and 31 / 52 after 3,000; the two have not been run side by side (docs/log.md).
+alignment, had 2.5 / 28 after 500 and 31 / 52 after 3,000; the two have not been run side by side (docs/log/closeup.md).
 
 Optionally the two masks teach each other (`AlignmentConfig`): what a slot sees and where it says it is should agree.
 Slots can be held to paint the colours that are there (`SpreadConfig`), so that alphas mean something. And they can be
@@ -188,6 +188,7 @@ class AlignmentConfig:
 
 
 def divergence(log_p: Float[Tensor, "B K h w"], log_q: Float[Tensor, "B K h w"]) -> Float[Tensor, " B"]:
+    """KL(p ‖ q) of masks, a sum over the cells, one number for each frame."""
     return (log_p.exp() * (log_p - log_q)).sum((1, 2, 3))
 
 
@@ -217,7 +218,7 @@ class AreaPriceConfig:
 
     half: float = 1 / 256
     """Areas well below this share of the picture are nearly free; from there on only their logarithm counts. It should
-    be smaller than an object: with 1/16 two halves of an object cost hardly more than the whole (docs/log.md)."""
+    be smaller than an object: with 1/16 two halves of an object cost hardly more than it (docs/log/closeup.md)."""
 
     def __post_init__(self) -> None:
         if not self.half > 0:
@@ -234,7 +235,7 @@ class PlaceConfig:
 
     With `SlotPositionsConfig` a slot paints from the middle of its mask, so its latent need not say where that is, and
     then nothing tells two objects of the same look apart: on Sprites-MOT sprites with a twin in the frame changed their
-    slot nine times as often as others (docs/log.md)."""
+    slot nine times as often as others (docs/log)."""
 
     sigma: float = 0.1
     """Standard deviation of a middle or extent around what the latent says, where the picture reaches from −1 to 1."""
@@ -257,6 +258,8 @@ class PlaceConfig:
 
 @dataclass(frozen=True, kw_only=True)
 class ObjectDecoderConfig:
+    """Each slot paints its picture and its own mask, with optional losses for masks and colours."""
+
     hidden: tuple[int, ...] = (48, 48, 48)
     """Layers of the MLP that paints a cell."""
     positions: PicturePositionsConfig | SlotPositionsConfig = field(default_factory=PicturePositionsConfig)
@@ -286,6 +289,8 @@ class ObjectDecoderConfig:
 
 
 class ObjectDecoder(nn.Module):
+    """Reconstructs frames `B 3 H W` from latents `B K D`, with log-masks `B K h w` as positions."""
+
     def __init__(self, config: ObjectDecoderConfig, latent_dim: int, size: tuple[int, int]):
         super().__init__()
         if any(side % config.reduction for side in size):

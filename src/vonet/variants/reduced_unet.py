@@ -19,6 +19,8 @@ from vonet.model.attention import UNetAttention, UNetAttentionConfig
 
 @dataclass(frozen=True, kw_only=True)
 class ReducedUNetAttentionConfig(UNetAttentionConfig):
+    """The paper's attention with a U-Net on a smaller map."""
+
     reduction: int = 2
     """The U-Net sees features and estimated masks averaged over squares of this many cells on a side; its correction is
     enlarged again. More is cheaper and coarser; 1 is the paper's."""
@@ -28,6 +30,8 @@ class ReducedUNetAttentionConfig(UNetAttentionConfig):
 
 
 class ReducedUNetAttention(UNetAttention):
+    """Features `B C h w` and contexts `B K D` to log-masks `B K h w`."""
+
     def __init__(self, config: ReducedUNetAttentionConfig, feature_dim: int, slot_dim: int, size: tuple[int, int]):
         if config.reduction < 1 or any(side % config.reduction for side in size):
             raise BadInput(

@@ -4,7 +4,7 @@ Why: the paper repeats the context over the map and convolves it, but the instan
 is constant over the map. With random weights, the U-Net's outputs with and without context correlate to 0.995. Here the
 context scales and shifts the map after that norm, and the bottleneck vector, so that it has an effect.
 
-Measured: no clear gain in short trainings at 32 px (docs/log.md).
+Measured: no clear gain in short trainings at 32 px (docs/log).
 """
 
 from __future__ import annotations

@@ -3,7 +3,7 @@
 Why: from random weights the tokens' loss leaves the masks uniform for thousands of updates, because neighbouring tokens
 explain a simple scene nearly as well as slots do. The object decoder makes slots hold objects; the token decoder learns
 to read these slots. The weights of the object decoder's losses then fall to zero, and the rest of the training has the
-paper's loss alone (docs/log.md).
+paper's loss alone (docs/log/tokens.md).
 """
 
 from __future__ import annotations
@@ -19,6 +19,8 @@ from vonet.variants.object_decoder import ObjectDecoder, ObjectDecoderConfig
 
 @dataclass(frozen=True, kw_only=True)
 class TaughtTokensConfig:
+    """A token decoder, and the object decoder that teaches the encoder first."""
+
     tokens: TokenDecoderConfig = field(default_factory=TokenDecoderConfig)
     objects: ObjectDecoderConfig = field(default_factory=ObjectDecoderConfig)
 

@@ -9,6 +9,8 @@ from torch import nn
 
 @dataclass(frozen=True)
 class Layer:
+    """One convolution with CELU and group norm."""
+
     kernel: int
     channels: int
     groups: int
@@ -20,14 +22,17 @@ class Layer:
 
 
 def down(channels: int, groups: int) -> Layer:
+    """Halves the map."""
     return Layer(4, channels, groups, stride=2, padding=1)
 
 
 def same(channels: int, groups: int) -> Layer:
+    """Keeps the map, 3x3."""
     return Layer(3, channels, groups, padding=1)
 
 
 def point(channels: int, groups: int) -> Layer:
+    """Keeps the map, 1x1."""
     return Layer(1, channels, groups)
 
 
@@ -37,6 +42,7 @@ def whole(channels: int, groups: int) -> Layer:
 
 
 def grow(channels: int, enlarge: int, groups: int) -> Layer:
+    """Enlarges the map by pixel shuffle."""
     return Layer(1, channels, groups, enlarge=enlarge)
 
 

@@ -86,7 +86,7 @@ class BoxConfig:
 
     def __post_init__(self) -> None:
         if not (0 < self.size_range < self.size and 0 < self.ratio_range < self.ratio):
-            raise BadInput(f"{self}: ranges must be more than 0 and less than what they are around")
+            raise BadInput(f"{self}: ranges must be more than 0 and less than the value they surround")
 
     def extents(self, raw: Float[Tensor, "*any 2"]) -> Float[Tensor, "*any 2"]:
         """Width and height from any two numbers."""
@@ -97,6 +97,8 @@ class BoxConfig:
 
 @dataclass(frozen=True, kw_only=True)
 class SCALORConfig:
+    """SCALOR with the VONet paper's settings for MOVi-A."""
+
     size: tuple[int, int] = (128, 128)
     """Height and width of the frames: 64x64 or 128x128."""
     slots: int = 11
@@ -165,6 +167,8 @@ class Objects(State):
 
 @dataclass(frozen=True)
 class SCALORState(Objects):
+    """The objects of the last frame, the feature memory and the background."""
+
     map_hidden: Float[Tensor, "B L C G G"]
     map_cell: Float[Tensor, "B L C G G"]
     background: Float[Tensor, "B Z"]
@@ -453,6 +457,8 @@ class Discovery(Drawing):
 
 
 class SCALOR(nn.Module):
+    """Propagates objects, discovers new ones and paints both on a background."""
+
     enlargement: Enlargement = "nearest"
 
     def __init__(self, config: SCALORConfig):

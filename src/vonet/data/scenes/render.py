@@ -74,6 +74,7 @@ class Hits:
 
 
 def cast(world: World, origin: Float[np.ndarray, " 3"], rays: Float[np.ndarray, "n 3"]) -> Hits:
+    """What each ray from `origin` hits first: object, distance, normal."""
     n = len(rays)
     geoms, distances, normals = np.empty(n, np.int32), np.empty(n), np.zeros(3 * n)
     if n:

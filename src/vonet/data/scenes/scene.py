@@ -38,6 +38,8 @@ SIDEWAYS = 4.0
 
 @dataclass(frozen=True)
 class Material:
+    """Density (per cubic unit), friction and restitution."""
+
     density: float
     friction: float
     restitution: float
@@ -67,6 +69,8 @@ class Object:
 
 @dataclass(frozen=True)
 class Scene:
+    """Everything that physics and rendering need to make a video."""
+
     objects: tuple[Object, ...]
     camera: Float[np.ndarray, "T 3"]
     light: Float[np.ndarray, " 3"]
