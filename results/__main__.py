@@ -121,6 +121,7 @@ def learned_table(experiment: str) -> str:
 
 LEARNED = {
     "vonet-closeup": "close-ups, 32 px",
+    "vonet-closeup-tokens": "close-ups, 32 px, token decoder",
     "vonet-laptop": "level A, 64 px",
     "vonet-sprites": "sprites, 32 px",
 }
@@ -214,6 +215,7 @@ def tables() -> dict[Path, dict[str, str]]:
         METHODS / "mixture.md": {"mixture": mixture_table(MIXTURE)},
         LOG / "closeup.md": {"closeup": closeup},
         LOG / "laptop.md": {"laptop": laptop},
+        LOG / "tokens.md": {"tokens": learned_table("vonet-closeup-tokens")},
         LOG / "sprites-mot.md": {"spmot": spmot_table()},
         LOG / "sprites.md": {"sprites": sprites_table()},
         LOG / "methods.md": {"methods": methods_table(OTHERS)},

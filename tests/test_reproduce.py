@@ -214,7 +214,10 @@ def test_every_training_of_table_1_goes_into_four_processes():
         ("sprites --seeds 0", r"Give --seeds a number of seeds above 0, or --seed the seeds themselves\."),
         ("sprites --workers 0", r"0 workers were asked for; at least 1 is needed"),
         ("sprites --on slurm", r"--on slurm needs sbatch and srun: run it where jobs are submitted"),
-        ("everything", r"there are no results 'everything'; possible are closeup, laptop, spmot, sprites, methods"),
+        (
+            "everything",
+            r"there are no results 'everything'; possible are closeup, tokens, laptop, spmot, sprites, methods",
+        ),
     ],
 )
 def test_mistakes_get_a_sentence(words, said, tmp_path, capsys, monkeypatch):

@@ -18,7 +18,7 @@ def test_the_pages_have_the_tables_of_the_recorded_scores():
 def test_experiments_say_what_was_measured():
     """`vonet list` and `vonet reproduce` go by these."""
     found = results.folders(results.HERE)
-    assert {folder.name for folder in found} == {*results.OTHERS, "vonet-sprites", "vonet-closeup", "vonet-laptop"}
+    assert {folder.name for folder in found} == {*results.OTHERS, "vonet-sprites", *results.LEARNED}
     for folder in found:
         seeds = results.seeds_of(folder)
         for name, expected in experiments.get(folder.name).measured.items():

@@ -20,31 +20,42 @@ def scene():
     return colours[ids], ids
 
 
-def test_the_frame_itself_is_painted_right_and_its_background_is_not():
+def counted(pictures):
     frames, ids = scene()
-    assert painted_right(frames, frames, ids) == (12, 12)
-    assert painted_right(np.broadcast_to(GREY, frames.shape), frames, ids) == (0, 12)
+    painted = painted_right(np.broadcast_to(pictures, frames.shape), frames, ids)
+    assert (painted.of_objects, painted.of_background) == (12, 20)
+    return painted.right_of_objects, painted.right_of_background
+
+
+def test_the_frame_itself_is_painted_right():
+    assert counted(scene()[0]) == (12, 20)
+
+
+def test_one_colour_everywhere_is_right_for_some_and_wrong_for_others():
+    """Empty background shows no object. Red everywhere shows the red object, and no background."""
+    assert counted(GREY) == (0, 20)
+    assert counted(RED) == (4, 0)
 
 
 def test_each_object_needs_its_own_colour():
     frames, ids = scene()
-    red = frames.copy()
-    red[ids == 2] = 0.9 * GREY + 0.1 * RED
-    assert painted_right(red, frames, ids) == (4, 12)
+    other = frames.copy()
+    other[ids == 2] = 0.9 * GREY + 0.1 * RED
+    assert counted(other) == (4, 20)
     faint = frames.copy()
     faint[ids == 2] = 0.4 * GREY + 0.6 * BLUE  # nearer to the object than to the background
-    assert painted_right(faint, frames, ids) == (12, 12)
+    assert counted(faint) == (12, 20)
 
 
 def test_a_shifted_object_counts_where_it_overlaps():
-    frames, ids = scene()
-    shifted = np.roll(frames, 1, axis=2)
-    assert painted_right(shifted, frames, ids) == (2 * (1 + 2), 12)
+    frames, _ = scene()
+    assert counted(np.roll(frames, 1, axis=2)) == (2 * (1 + 2), 2 * (10 - 3))
 
 
-def test_a_frame_without_background_does_not_count():
+@pytest.mark.parametrize("name", [0, 1])
+def test_a_frame_of_objects_only_or_of_background_only_does_not_count(name):
     frames, ids = scene()
-    assert painted_right(frames, frames, ids + 1) == (0, 0)
+    assert painted_right(frames, frames, np.full_like(ids, name)).shares() == {}
 
 
 def test_models_are_scored_on_whole_videos():
@@ -56,9 +67,12 @@ def test_models_are_scored_on_whole_videos():
     video = ArrayVideo("red", pixels.astype(np.uint8), ids)
     found = score_pictures(model, [video])
     assert set(found) == {"posterior", "prior"}
-    assert all(0 <= share <= 1 for share in found.values())
-    model.pictures = lambda output, source: torch.from_numpy(pixels / 255).permute(0, 3, 1, 2)[None]
-    assert score_pictures(model, [video]) == {"posterior": 1.0, "prior": 1.0}
+    assert all(0 <= share <= 1 for shares in found.values() for share in shares.values())
+    painted = torch.from_numpy(pixels / 255).permute(0, 3, 1, 2)[None].clone()
+    painted[:, 0] = 90 / 255  # the first frame is empty, which counts for the posterior alone
+    model.pictures = lambda output, source: painted
+    right = {"objects": 1.0, "background": 1.0}
+    assert score_pictures(model, [video]) == {"posterior": {**right, "objects": 0.8}, "prior": right}
     with pytest.raises(BadInput, match="red has no true ids"):
         score_pictures(model, [ArrayVideo("red", pixels.astype(np.uint8))])
     with pytest.raises(BadInput, match="paints no pictures"):

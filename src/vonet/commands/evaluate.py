@@ -32,8 +32,7 @@ def add_options(parser: ArgumentParser) -> None:
     parser.add_argument(
         "--pictures",
         action="store_true",
-        help="also score what the model paints: the share of object pixels nearer in colour to the object than to the "
-        "background",
+        help="also score what the model paints: the shares of object and of background pixels in their colour",
     )
     parser.add_argument("--out", type=Path, help="folder for scores (default: `evaluation` beside the weights)")
     parser.add_argument("--json", action="store_true", help="print the mean scores as JSON")
@@ -54,7 +53,10 @@ def run(arguments: Namespace) -> None:
         print(json.dumps(report.as_json(), indent=2))
         return
     print(report.table())
-    for source, share in report.about.get("painted", {}).items():
-        print(f"Pictures painted from the {source}: {100 * share:.1f} % of the object pixels in the object's colour.")
+    for source, shares in report.about.get("painted", {}).items():
+        print(
+            f"Pictures painted from the {source}: {100 * shares['objects']:.1f} % of the object pixels and "
+            f"{100 * shares['background']:.1f} % of the background pixels in their colour."
+        )
     print(f"Verdict: {report.verdict()}.")
     print(f"Scores of each video: {' and '.join(map(str, written))}")

@@ -30,8 +30,8 @@ def add_options(parser: ArgumentParser) -> None:
     parser.add_argument(
         "what",
         metavar="WHAT",
-        help="closeup (half an hour per seed on one core), laptop and spmot (25 minutes), sprites (minutes), methods "
-        "(hours) or paper (days)",
+        help="closeup (half an hour per seed on one core), tokens (40 minutes), laptop and spmot (25 minutes), sprites "
+        "(minutes), methods (hours) or paper (days)",
     )
     parser.add_argument("--only", metavar="EXPERIMENT", help="only this experiment")
     parser.add_argument("--level", help="paper: only this level of MOVi, a to e")
@@ -104,6 +104,7 @@ def reported() -> dict[str, tuple[Reported, ...]]:
     movi = {level: f"movi_{level}/128x128/1.0.0" for level in LEVELS}
     return {
         "closeup": (Reported("vonet-closeup", closeup, "world-closeup", seeds=(0, 1, 2)),),
+        "tokens": (Reported("vonet-closeup-tokens", closeup, "world-closeup", seeds=(0, 1), scoring=("--pictures",)),),
         "laptop": (Reported("vonet-laptop", laptop, "world-laptop", seeds=(0,)),),
         "spmot": (
             Reported(

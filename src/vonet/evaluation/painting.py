@@ -1,13 +1,15 @@
 """Do the pictures that a model paints from its slots show the objects in their places?
 
-For each object in each frame its mean colour is compared with the frame's mean background colour. A pixel of the object
-is painted right if the painted colour is nearer to the former. A model that paints empty background has a share near
-0, noise has about a half, a perfect picture nearly 1 (shading and outlines cost little).
+In each frame every object has its mean colour, and the background has one. A pixel of an object is painted right if the
+painted colour is nearer to the object's than to the background's. A pixel of the background is painted right if it is
+nearer to the background's than to that of every object. Both shares are needed: empty background has 0 and 100 %, and
+one bright colour everywhere may have 70 and 0 %.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import astuple, dataclass
 from typing import Any
 
 import numpy as np
@@ -24,34 +26,62 @@ SOURCES = {"posterior": "reconstruction", "prior": "forecast"}
 """What a picture is painted from, and its name in an `Explanation`."""
 
 
+@dataclass(frozen=True)
+class Painted:
+    """Numbers of pixels, of objects and of the background: those painted right, and all."""
+
+    right_of_objects: int = 0
+    of_objects: int = 0
+    right_of_background: int = 0
+    of_background: int = 0
+
+    def __add__(self, other: Painted) -> Painted:
+        return Painted(*(a + b for a, b in zip(astuple(self), astuple(other), strict=True)))
+
+    def shares(self) -> dict[str, float]:
+        """Of the pixels that are painted right; None are given where there is no object."""
+        if not self.of_objects:
+            return {}
+        return {
+            "objects": self.right_of_objects / self.of_objects,
+            "background": self.right_of_background / self.of_background,
+        }
+
+
 def painted_right(
     pictures: Float[np.ndarray, "T H W 3"],
     frames: Float[np.ndarray, "T H W 3"],
     ids: Integer[np.ndarray, "T H W"],
-) -> tuple[int, int]:
-    """Number of object pixels that are painted right, and number of object pixels. Id 0 is background; a frame without
-    background does not count."""
-    right = pixels = 0
+) -> Painted:
+    """Count the pixels that are painted right. Id 0 is background; a frame without background or without an object does
+    not count."""
+    found = Painted()
     for picture, frame, numbers in zip(pictures, frames, ids, strict=True):
-        behind = numbers == 0
-        if not behind.any():
+        names, places = np.unique(numbers, return_inverse=True)
+        if names[0] != 0 or len(names) == 1:
             continue
-        background = frame[behind].mean(0)
-        for number in np.unique(numbers[~behind]):
-            of_object = numbers == number
-            own, painted = frame[of_object].mean(0), picture[of_object]
-            nearer = np.square(painted - own).sum(-1) < np.square(painted - background).sum(-1)
-            right, pixels = right + int(nearer.sum()), pixels + int(of_object.sum())
-    return right, pixels
+        places = places.reshape(numbers.shape)
+        colours = np.stack([frame[places == place].mean(0) for place in range(len(names))])
+        distances = np.square(picture[:, :, None] - colours).sum(-1)  # H W colours
+        own = np.take_along_axis(distances, places[..., None], axis=-1)[..., 0]
+        right = np.where(places == 0, own < distances[..., 1:].min(-1), own < distances[..., 0])
+        behind = places == 0
+        found += Painted(int(right[~behind].sum()), int((~behind).sum()), int(right[behind].sum()), int(behind.sum()))
+    return found
 
 
 @torch.no_grad()
-def score_pictures(model: Any, videos: Sequence[Video], slots: int | None = None) -> dict[str, float]:
-    """Share of object pixels painted right, by what the picture is painted from. All frames of all videos; the first
-    frame of a video has no prior that has seen anything, so it does not count for the prior."""
+def score_pictures(model: Any, videos: Sequence[Video], slots: int | None = None) -> dict[str, dict[str, float]]:
+    """Shares of object pixels and of background pixels painted right, by what the picture is painted from.
+
+    All frames of all videos count, but for the first frame of a video and the prior, which has seen nothing yet.
+
+    Raises:
+        BadInput: The model paints no pictures, or a video has no true ids.
+    """
     if not hasattr(model, "explain"):
         raise BadInput(f"a {type(model).__name__} paints no pictures, so they cannot be scored")
-    counts = {source: np.zeros(2, dtype=np.int64) for source in SOURCES}
+    found = dict.fromkeys(SOURCES, Painted())
     for video in videos:
         frames, ids = resized(video.read(), model.size, "stretch"), video.read_ids()
         if ids is None:
@@ -63,5 +93,5 @@ def score_pictures(model: Any, videos: Sequence[Video], slots: int | None = None
             if (pictures := getattr(shown, name)) is not None:
                 painted = pictures[0].permute(0, 2, 3, 1).cpu().numpy()
                 first = 1 if source == "prior" else 0
-                counts[source] += painted_right(painted[first:], frames[first:] / 255, ids[first:])
-    return {source: float(right / pixels) for source, (right, pixels) in counts.items() if pixels}
+                found[source] += painted_right(painted[first:], frames[first:] / 255, ids[first:])
+    return {source: shares for source, painted in found.items() if (shares := painted.shares())}
