@@ -121,7 +121,7 @@ def learned_table(experiment: str) -> str:
 
 LEARNED = {
     "vonet-closeup": "close-ups, 32 px",
-    "vonet-closeup-tokens": "close-ups, 32 px, token decoder",
+    "vonet-closeup-tokens": "close-ups, token decoder",
     "vonet-laptop": "level A, 64 px",
     "vonet-sprites": "sprites, 32 px",
 }
