@@ -102,15 +102,15 @@ MUTATIONS = [
     Mutation(
         "slots are not fresh where a video begins",
         "model/vonet.py",
-        "torch.where(begins, self._fresh(state.noise), state.slots)",
-        "torch.where(begins, state.slots, state.slots)",
+        "torch.where(is_first[:, None, None], fresh, state.slots)",
+        "torch.where(is_first[:, None, None], state.slots, state.slots)",
         MODEL + "test_a_video_that_begins_resets_its_own_element_only",
     ),
     Mutation(
         "all videos of a batch restart when one begins",
         "model/vonet.py",
-        "begins = is_first[:, None, None]",
-        "begins = is_first.any().expand(is_first.shape)[:, None, None]",
+        "torch.where(is_first[:, None, None], fresh, state.slots)",
+        "torch.where(is_first.any(), fresh, state.slots)",
         MODEL + "test_a_video_that_begins_resets_its_own_element_only",
     ),
     Mutation(

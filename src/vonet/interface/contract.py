@@ -246,6 +246,19 @@ class ExplainingModel(Protocol):
         """Pictures and curves for the output of `unroll`."""
 
 
+@runtime_checkable
+class Vocabulary(Protocol):
+    """A part of a model that turns frames into tokens. Training counts the kinds of tokens in use, where a model has
+    such a part, because a vocabulary can collapse."""
+
+    @property
+    def vocabulary(self) -> int:
+        """V: how many kinds of tokens there are."""
+
+    def kinds_in_use(self, frames: Float[Tensor, "B 3 H W"]) -> int:
+        """How many kinds of tokens occur in these frames."""
+
+
 def total(losses: Mapping[str, Float[Tensor, "B T"]], weights: Mapping[str, float]) -> Float[Tensor, ""]:
     """The loss of an update: the weighted sum of the mean losses (paper, equation 8).
 

@@ -12,9 +12,8 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from vonet.blocks.dvae import DVAE
 from vonet.errors import BadInput
-from vonet.interface import Output, StreamingModel, total
+from vonet.interface import Output, StreamingModel, Vocabulary, total
 from vonet.training.band import LossBand
 from vonet.training.config import TrainingConfig
 from vonet.training.distributed import Processes, any_process, average_gradients
@@ -78,7 +77,7 @@ class Training:
         torch.manual_seed(seed + 1_000_003 * self.processes.rank)
         self.update = 0
         self.band = LossBand()
-        self._dvae = next((part for part in model.modules() if isinstance(part, DVAE)), None)
+        self._tokens = next((part for part in model.modules() if isinstance(part, Vocabulary)), None)
         self._token_kinds: int | None = None
         self._seed = seed
         self._part, self._accumulate = config.batch // shares, accumulate
@@ -99,10 +98,10 @@ class Training:
             self._check_finite(output.losses)
             (loss / self._accumulate).backward()
             self._note(found, output)
-        if self._dvae is not None:
+        if self._tokens is not None:
             if self._token_kinds is None or self.update % TOKENS_EVERY == 0:
-                self._token_kinds = self._dvae.kinds_in_use(clip.frames.flatten(0, 1))
-            found.token_kinds, found.vocabulary = self._token_kinds, self._dvae.vocabulary
+                self._token_kinds = self._tokens.kinds_in_use(clip.frames.flatten(0, 1))
+            found.token_kinds, found.vocabulary = self._token_kinds, self._tokens.vocabulary
         self.band.note(self.update, sum(weight * found.losses[name] for name, weight in weights.items()))
         average_gradients([p for group in self.optimizer.parameters.values() for p in group], self.processes)
         try:
