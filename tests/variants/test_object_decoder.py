@@ -17,7 +17,6 @@ from vonet.variants.object_decoder import (
     ObjectDecoder,
     ObjectDecoderConfig,
     PicturePositionsConfig,
-    PlaceConfig,
     SlotPositions,
     SlotPositionsConfig,
     SpreadConfig,
@@ -233,40 +232,3 @@ def test_impossible_painters_are_refused(options, words):
 def test_frames_that_cannot_be_reduced_are_refused():
     with pytest.raises(BadInput, match="multiple of 2"):
         ObjectDecoder(ObjectDecoderConfig(), 6, (15, 16))
-
-
-# Place
-
-
-def test_the_place_of_a_slot_by_hand():
-    """A slot on one cell of four by four, and one that sees nothing. Told exactly, the error is 0; told half a picture
-    off, it is as the formula says; and a slot without area does not count."""
-    masks = torch.zeros(1, 2, 4, 4).double()
-    masks[0, 0, 0, 3] = 1
-    place = PlaceConfig(sigma=0.5, half=1 / 16)
-    exact = torch.tensor([[[-0.75, 0.75, 0, 0], [9, 9, 9, 9]]]).double()
-    assert place(exact, masks).item() == pytest.approx(0)
-    off = exact + torch.tensor([0, 1.0, 0, 0])
-    assert place(off, masks).item() == pytest.approx(0.5 * 1 / (2 * 0.25))  # its area equals `half`
-
-
-def test_place_teaches_latents_and_not_masks():
-    made = decoder(SlotPositionsConfig(), place=PlaceConfig())
-    frames, latents, log_masks = inputs()
-    latents.requires_grad_()
-    log_masks.requires_grad_()
-    losses = made(frames, latents, log_masks, 0)
-    losses["place"].sum().backward()
-    assert latents.grad.abs().sum() > 0
-    assert log_masks.grad is None
-    told, masks = made.where(latents), log_masks.exp()
-    middle, extent = middle_and_extent(masks, 0.0)
-    area = masks.mean((2, 3))
-    errors = ((told[..., :2] - middle).square().sum(-1) + (told[..., 2:] - extent).square().sum(-1)) / (2 * 0.1**2)
-    torch.testing.assert_close(losses["place"], (errors * area / (area + 1 / 256)).sum(-1))
-
-
-@pytest.mark.parametrize("options", [{"sigma": 0.0}, {"half": -1.0}])
-def test_a_place_without_extent_is_refused(options):
-    with pytest.raises(BadInput, match="both must be more than 0"):
-        PlaceConfig(**options)

@@ -10,7 +10,7 @@ from vonet.data.limits import DEFAULT_LIMITS, Limits
 from vonet.data.video import Video
 from vonet.errors import BadInput, check_choice
 from vonet.evaluation import protocol as protocols
-from vonet.evaluation.painting import score_pictures
+from vonet.evaluation.painting import check_paints, score_pictures
 from vonet.evaluation.references import evaluate_references
 from vonet.evaluation.report import Report
 from vonet.evaluation.run import Row, evaluate_model, frames_of, in_all_processes
@@ -50,8 +50,8 @@ def evaluate(
         batch: Videos that are computed side by side. It changes no score.
         slots: Number of slots; by default the model's.
         masks: How masks are enlarged, "nearest" or "bilinear"; by default as the model says.
-        pictures: Whether the pictures that the model paints are scored, too: the share of object pixels nearer in
-            colour to the object than to the background.
+        pictures: Whether the pictures that the model paints are scored, too: the shares of object and of
+            background pixels in their colour.
         limits: Of the memory for reading.
         progress: Whether a progress bar is drawn.
 
@@ -68,6 +68,8 @@ def evaluate(
         raise BadInput(f"{videos} videos were asked for; at least 1 is needed")
     keep_freed_memory()
     model, experiment = weights.load(path)
+    if pictures:
+        check_paints(model)
     checksum = weights.checksum(path)  # now: a training may replace the file meanwhile
     everything = vonet.data.open(data, split, limits)
     chosen = everything[:videos]

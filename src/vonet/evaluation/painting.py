@@ -3,7 +3,7 @@
 In each frame every object has its mean colour, and the background has one. A pixel of an object is painted right if the
 painted colour is nearer to the object's than to the background's. A pixel of the background is painted right if it is
 nearer to the background's than to that of every object. Both shares are needed: empty background has 0 and 100 %, and
-one bright colour everywhere may have 70 and 0 %.
+one colour everywhere may have 70 and 8 %.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from vonet.data.resize import resized, resized_ids
 from vonet.data.video import Video
 from vonet.errors import BadInput
 from vonet.evaluation.run import fresh_state
-from vonet.interface import Clip, device_of, frames_tensor
+from vonet.interface import Clip, ExplainingModel, device_of, frames_tensor
 
 SOURCES = {"posterior": "reconstruction", "prior": "forecast"}
 """What a picture is painted from, and its name in an `Explanation`."""
@@ -39,7 +39,7 @@ class Painted:
         return Painted(*(a + b for a, b in zip(astuple(self), astuple(other), strict=True)))
 
     def shares(self) -> dict[str, float]:
-        """Of the pixels that are painted right; None are given where there is no object."""
+        """Of the pixels that are painted right, of objects and of background. Empty where there is no object."""
         if not self.of_objects:
             return {}
         return {
@@ -70,6 +70,12 @@ def painted_right(
     return found
 
 
+def check_paints(model: Any) -> None:
+    """Refuse a model without pictures."""
+    if not isinstance(model, ExplainingModel):
+        raise BadInput(f"a {type(model).__name__} paints no pictures, so they cannot be scored: leave out --pictures")
+
+
 @torch.no_grad()
 def score_pictures(model: Any, videos: Sequence[Video], slots: int | None = None) -> dict[str, dict[str, float]]:
     """Shares of object pixels and of background pixels painted right, by what the picture is painted from.
@@ -79,8 +85,7 @@ def score_pictures(model: Any, videos: Sequence[Video], slots: int | None = None
     Raises:
         BadInput: The model paints no pictures, or a video has no true ids.
     """
-    if not hasattr(model, "explain"):
-        raise BadInput(f"a {type(model).__name__} paints no pictures, so they cannot be scored")
+    check_paints(model)
     found = dict.fromkeys(SOURCES, Painted())
     for video in videos:
         frames, ids = resized(video.read(), model.size, "stretch"), video.read_ids()

@@ -53,12 +53,14 @@ def tokens_model() -> VONetConfig:
     return replace(closeup, decoder=TaughtTokensConfig(tokens=tokens, objects=closeup.decoder))
 
 
-def tokens_training(updates: int = 6_000, taught: int = 2_500, alone: int = 3_200) -> TrainingConfig:
-    """taught: until here the object decoder teaches with full weight. alone: from here on the loss is the paper's.
+def tokens_training() -> TrainingConfig:
+    """The object decoder teaches with full weight at first (`taught`), then less; in the end the loss is the paper's
+    (`alone`).
 
     The dVAE learns first: its kinds of tokens are used evenly until update 700, then freely, which makes them certain,
     and from update 2,200 on they hardly change.
     """
+    updates, taught, alone = 6_000, 2_500, 3_200
 
     def fading(weight: float) -> Schedule:
         return Schedule(((0, weight), (taught, weight), (alone, 0.0)))

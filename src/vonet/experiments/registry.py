@@ -74,7 +74,7 @@ _PARTS = {
     "variants.normed_attention": ("NormedAttentionConfig",),
     "variants.object_decoder": (
         *("ObjectDecoderConfig", "PicturePositionsConfig", "SlotPositionsConfig", "AlignmentConfig", "AreaPriceConfig"),
-        *("SpreadConfig", "PlaceConfig"),
+        "SpreadConfig",
     ),
     "variants.taught_tokens": ("TaughtTokensConfig",),
     "baselines.mixture": ("MixtureConfig",),

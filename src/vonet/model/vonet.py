@@ -71,7 +71,7 @@ class VONetConfig:
     signature_dim: int = 0
     """So many of the D numbers of r are the slot's noise and stay the same for the whole video. Not in the paper. They
     tell slots apart that hold no object; without them such slots become equal, and equal slots share the next object
-    for as long as it is seen (docs/log)."""
+    for as long as it is seen (docs/log/sprites-mot.md)."""
     backbone: BackboneConfig = field(default_factory=BackboneConfig)
     attention: AttentionConfig = field(default_factory=UNetAttentionConfig)
     initial_slots: InitialSlotsConfig = field(default_factory=InitialSlotsConfig)

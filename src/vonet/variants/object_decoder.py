@@ -16,8 +16,7 @@ alignment, had 2.5 / 28 after 500 and 31 / 52 after 3,000; the two have not been
 
 Optionally the two masks teach each other (`AlignmentConfig`): what a slot sees and where it says it is should agree.
 Slots can be held to paint the colours that are there (`SpreadConfig`), so that alphas mean something. And they can be
-charged for the area that they use (`AreaPriceConfig`), so that those not needed stay empty. And their latents can be
-asked where they are (`PlaceConfig`), so that objects of the same look can be told apart.
+charged for the area that they use (`AreaPriceConfig`), so that those not needed stay empty.
 """
 
 from __future__ import annotations
@@ -229,34 +228,6 @@ class AreaPriceConfig:
 
 
 @dataclass(frozen=True, kw_only=True)
-class PlaceConfig:
-    """The latent of a slot has to tell where the slot is: Σ_k w_k |W z_k − (middle, extent)|² / (2 sigma²), where w_k
-    is near 0 for slots that see nothing.
-
-    With `SlotPositionsConfig` a slot paints from the middle of its mask, so its latent need not say where that is, and
-    then nothing tells two objects of the same look apart: on Sprites-MOT sprites with a twin in the frame changed their
-    slot nine times as often as others (docs/log)."""
-
-    sigma: float = 0.1
-    """Standard deviation of a middle or extent around what the latent says, where the picture reaches from −1 to 1."""
-    half: float = 1 / 256
-    """Share of the picture at which a slot counts half."""
-
-    def __post_init__(self) -> None:
-        if not min(self.sigma, self.half) > 0:
-            raise BadInput(f"sigma is {self.sigma} and half {self.half}; both must be more than 0")
-
-    def __call__(self, told: Float[Tensor, "B K 4"], masks: Float[Tensor, "B K h w"]) -> Float[Tensor, " B"]:
-        """told: middle (y, x) and extent (y, x) as the latents tell them. The masks are the truth here: they do not
-        learn from this loss directly."""
-        masks = masks.detach()
-        place = torch.cat(middle_and_extent(masks, 0.0), dim=-1)
-        area = masks.mean((2, 3))
-        errors = (told - place).square().sum(-1) / (2 * self.sigma**2)
-        return (area / (area + self.half) * errors).sum(-1)
-
-
-@dataclass(frozen=True, kw_only=True)
 class ObjectDecoderConfig:
     """Each slot paints its picture and its own mask, with optional losses for masks and colours."""
 
@@ -271,7 +242,6 @@ class ObjectDecoderConfig:
     alignment: AlignmentConfig | None = None
     spread: SpreadConfig | None = None
     price: AreaPriceConfig | None = None
-    place: PlaceConfig | None = None
 
     def __post_init__(self) -> None:
         if not self.hidden or min(self.hidden) < 1:
@@ -281,7 +251,7 @@ class ObjectDecoderConfig:
 
     @property
     def losses(self) -> tuple[str, ...]:
-        optional = {"alignment": self.alignment, "spread": self.spread, "area": self.price, "place": self.place}
+        optional = {"alignment": self.alignment, "spread": self.spread, "area": self.price}
         return ("reconstruction", *(name for name, part in optional.items() if part is not None))
 
     def build(self, latent_dim: int, size: tuple[int, int]) -> ObjectDecoder:
@@ -300,7 +270,6 @@ class ObjectDecoder(nn.Module):
             )
         self.size, self.reduction, self.sigma = size, config.reduction, config.sigma
         self.alignment, self.spread, self.price = config.alignment, config.spread, config.price
-        self.place = config.place
         width = config.hidden[0]
         self.latent = linear(latent_dim, width, "relu", bias=False)
         self.positions = config.positions.build(width, size)
@@ -309,8 +278,6 @@ class ObjectDecoder(nn.Module):
         with torch.no_grad():  # nearly grey at first: where all slots paint nonsense, sharing every cell would pay best
             self.output.weight[:3] *= 0.1
             self.output.bias[:3] = 0.5
-        if self.place is not None:
-            self.where = linear(latent_dim, 4)
 
     def parameter_groups(self) -> dict[str, list[nn.Parameter]]:
         return {"decoder": list(self.parameters())}
@@ -338,10 +305,6 @@ class ObjectDecoder(nn.Module):
     @in_float32
     def _of_latents(self, latents: Float[Tensor, "B K D"]) -> Float[Tensor, "B K C"]:
         return self.latent(latents)
-
-    @in_float32
-    def _told(self, latents: Float[Tensor, "B K D"]) -> Float[Tensor, "B K 4"]:
-        return self.where(latents)
 
     def log_alphas(
         self, latents: Float[Tensor, "B K D"], log_masks: Float[Tensor, "B K h w"]
@@ -374,8 +337,6 @@ class ObjectDecoder(nn.Module):
             losses["spread"] = share * self.spread(colours, log_alphas, picture) / (2 * self.sigma**2)
         if self.price is not None:
             losses["area"] = self.price(log_alphas.flatten(2))
-        if self.place is not None:
-            losses["place"] = self.place(self._told(latents), log_masks.exp())
         return losses
 
     def picture(self, latents: Float[Tensor, "B K D"], log_masks: Float[Tensor, "B K h w"]) -> Float[Tensor, "B 3 H W"]:
