@@ -48,6 +48,7 @@ def _(config: VONetConfig) -> VONetConfig:
         size=(32, 32),
         slots=4,
         slot_dim=10,
+        signature_dim=min(config.signature_dim, 3),
         backbone=replace(config.backbone, channels=(8, 8), strides=strides, feature_dim=12, groups=4),
         attention=attention,
         decoder=_reduced_decoder(config.decoder),

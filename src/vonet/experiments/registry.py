@@ -76,6 +76,7 @@ _PARTS = {
         *("ObjectDecoderConfig", "PicturePositionsConfig", "SlotPositionsConfig", "AlignmentConfig", "AreaPriceConfig"),
         "SpreadConfig",
     ),
+    "variants.slot_places": ("SlotPlacesConfig",),
     "variants.taught_tokens": ("TaughtTokensConfig",),
     "baselines.mixture": ("MixtureConfig",),
     "baselines.monet": ("MONetConfig",),

@@ -31,7 +31,9 @@ from vonet.blocks.unet import Modulation, UNet, UNetConfig
 
 @runtime_checkable
 class AttentionConfig(Protocol):
-    """Describes a module that maps features `B C h w` and contexts `B K D` to log-masks `B K h w`."""
+    """Describes a module that maps features `B C h w` and contexts `B K D` to log-masks `B K h w`.
+
+    It may be given logits `B K h w` as a third argument, which say how near a cell is to a slot's last place."""
 
     def build(self, feature_dim: int, slot_dim: int, size: tuple[int, int]) -> Any:
         """`size`: height and width of the feature map, in cells."""
@@ -65,12 +67,25 @@ class DotAttention(nn.Module):
         self.scale = slot_dim**-0.5
 
     @in_float32
-    def forward(self, features: Float[Tensor, "B C h w"], context: Float[Tensor, "B K D"]) -> Float[Tensor, "B K h w"]:
+    def forward(
+        self,
+        features: Float[Tensor, "B C h w"],
+        context: Float[Tensor, "B K D"],
+        near: Float[Tensor, "B K h w"] | None = None,
+    ) -> Float[Tensor, "B K h w"]:
         context = context * self.scale
         of_bias, of_weight = (context @ self.key.bias).unsqueeze(1), context @ self.key.weight
         # Cells first: the gradient of the features then has their order in memory, and is not copied.
         logits = torch.baddbmm(of_bias, features.flatten(2).mT, of_weight.mT)
-        return logits.mT.unflatten(-1, features.shape[-2:]).log_softmax(dim=1)
+        return masks_of(logits, features.shape[-2:], near)
+
+
+def masks_of(
+    logits: Float[Tensor, "B cells K"], size: tuple[int, int] | torch.Size, near: Float[Tensor, "B K h w"] | None
+) -> Float[Tensor, "B K h w"]:
+    """Log-masks from logits, with the logits of nearness added if there are any."""
+    masks = logits.mT.unflatten(-1, size)
+    return (masks if near is None else masks + near).log_softmax(dim=1)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -142,8 +157,13 @@ class UNetAttention(nn.Module):
         self.unet = UNet(config.unet, feature_dim + 2 + self.conditioning.inputs, unet_size or size)
         self.transformer = SlotTransformer(config.transformer, self.unet.width)
 
-    def forward(self, features: Float[Tensor, "B C h w"], context: Float[Tensor, "B K D"]) -> Float[Tensor, "B K h w"]:
-        estimated = self.estimate(features, context)
+    def forward(
+        self,
+        features: Float[Tensor, "B C h w"],
+        context: Float[Tensor, "B K D"],
+        near: Float[Tensor, "B K h w"] | None = None,
+    ) -> Float[Tensor, "B K h w"]:
+        estimated = self.estimate(features, context, near)
         return (self.correction(features, estimated, context) + estimated).log_softmax(dim=1)
 
     def correction(

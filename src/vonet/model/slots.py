@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from typing import Any, Protocol, runtime_checkable
 
 from jaxtyping import Float
 from torch import Tensor, nn
@@ -30,6 +31,20 @@ class InitialSlots(nn.Module):
     @in_float32
     def forward(self, noise: Float[Tensor, "B K D"]) -> Float[Tensor, "B K D"]:
         return self.transformer(noise)
+
+
+@runtime_checkable
+class PlacesConfig(Protocol):
+    """Describes a module that keeps the place of each slot, in some numbers of its state; not in the paper.
+
+    `variants/slot_places.py` shows what the module must offer."""
+
+    @property
+    def numbers(self) -> int:
+        """How many numbers of a slot hold its place."""
+
+    def build(self, slot_dim: int, size: tuple[int, int]) -> Any:
+        """`size`: height and width of the feature map, in cells."""
 
 
 @dataclass(frozen=True, kw_only=True)

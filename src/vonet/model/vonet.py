@@ -48,6 +48,7 @@ from vonet.model.slots import (
     ContextConfig,
     InitialSlots,
     InitialSlotsConfig,
+    PlacesConfig,
     SlotEncoderConfig,
     Trajectory,
     TrajectoryConfig,
@@ -72,6 +73,10 @@ class VONetConfig:
     """So many of the D numbers of r are the slot's noise and stay the same for the whole video. Not in the paper. They
     tell slots apart that hold no object; without them such slots become equal, and equal slots share the next object
     for as long as it is seen (docs/log/sprites-mot.md)."""
+    places: PlacesConfig | None = None
+    """If given, the next numbers of r are the slot's place: its last mask's middle and extent, from which the attention
+    sees the next frame. Not in the paper. Without it slots follow colours, and confuse objects that have the same one
+    (`SlotPlacesConfig`)."""
     backbone: BackboneConfig = field(default_factory=BackboneConfig)
     attention: AttentionConfig = field(default_factory=UNetAttentionConfig)
     initial_slots: InitialSlotsConfig = field(default_factory=InitialSlotsConfig)
@@ -89,9 +94,17 @@ class VONetConfig:
         check_slots(self.slots)
         if self.slot_dim < 1:
             raise BadInput(f"slot_dim is {self.slot_dim}; it must be 1 or more")
-        if not 0 <= self.signature_dim < self.slot_dim:
-            raise BadInput(f"signature_dim is {self.signature_dim}; it must be 0 or more and less than slot_dim")
+        if self.signature_dim < 0 or self.kept_dim >= self.slot_dim:
+            of_place = "" if self.places is None else f" minus the {self.places.numbers} numbers of the place"
+            raise BadInput(
+                f"signature_dim is {self.signature_dim}; it must be 0 or more and less than slot_dim{of_place}"
+            )
         check_choice("enlargement", self.enlargement, Enlargement)
+
+    @property
+    def kept_dim(self) -> int:
+        """So many numbers of r are not recurrent: the signature and the place."""
+        return self.signature_dim + (0 if self.places is None else self.places.numbers)
 
     @property
     def losses(self) -> tuple[str, ...]:
@@ -114,10 +127,12 @@ class VONet(nn.Module):
     def __init__(self, config: VONetConfig):
         super().__init__()
         D, C = config.slot_dim, config.backbone.feature_dim
-        self.slots, self.slot_dim, self.signature_dim = config.slots, D, config.signature_dim
+        self.slots, self.slot_dim = config.slots, D
+        self.signature_dim, self.kept_dim = config.signature_dim, config.kept_dim
         self.size, self.enlargement = config.size, config.enlargement
         self.backbone = config.backbone.build(config.size)
         self.cells = self.backbone.feature_size
+        self.places = None if config.places is None else config.places.build(D, self.cells)
         self.attention = config.attention.build(C, D, self.cells)
         self.initial_slots = InitialSlots(config.initial_slots, D)
         self.context = Context(config.context, D)
@@ -148,19 +163,28 @@ class VONet(nn.Module):
     ) -> tuple[Float[Tensor, "B K h w"], Float[Tensor, "B K D"]]:
         """The encoder behind the backbone, which alone needs no state."""
         context = self.context(slots)
-        log_masks = self.attention(features, context)
-        frame_slots = self.slot_encoder(features, log_masks)
-        return log_masks, self._signed(self.trajectory(frame_slots, slots), slots)
+        near = None if self.places is None else self.places(context, self._place(slots))
+        log_masks = self.attention(features, context, near)
+        updated = self.trajectory(self.slot_encoder(features, log_masks), slots)
+        place = None if self.places is None else self.places.moved(log_masks, self._place(slots))
+        return log_masks, self._kept(updated, signature=slots, place=place)
 
-    def _signed(self, slots: Float[Tensor, "B K D"], signature: Float[Tensor, "B K D"]) -> Float[Tensor, "B K D"]:
-        """Slots with the signature that stands in the first numbers of `signature`, if slots have one."""
-        if self.signature_dim == 0:
+    def _place(self, slots: Float[Tensor, "B K D"]) -> Float[Tensor, "B K _"]:
+        return slots[..., self.signature_dim : self.kept_dim]
+
+    def _kept(
+        self, slots: Float[Tensor, "B K D"], *, signature: Float[Tensor, "B K D"], place: Float[Tensor, "B K _"] | None
+    ) -> Float[Tensor, "B K D"]:
+        """Slots with the numbers that are not recurrent: those at the beginning of `signature`, and the place."""
+        if self.kept_dim == 0:
             return slots
-        return torch.cat([signature[..., : self.signature_dim], slots[..., self.signature_dim :]], dim=-1)
+        parts = [signature[..., : self.signature_dim], place, slots[..., self.kept_dim :]]
+        return torch.cat([part for part in parts if part is not None], dim=-1)
 
     def _fresh(self, noise: Float[Tensor, "B K D"]) -> Float[Tensor, "B K D"]:
         """r_0 of each slot."""
-        return self._signed(self.initial_slots(noise), noise)
+        place = None if self.places is None else self.places.fresh.to(noise).expand(*noise.shape[:2], -1)
+        return self._kept(self.initial_slots(noise), signature=noise, place=place)
 
     def _step(self, frame: Float[Tensor, "B 3 H W"], state: SlotState) -> tuple[StepOutput, SlotState]:
         return self._stepped(self.encode_frame(frame, state.slots), state)

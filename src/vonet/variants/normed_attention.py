@@ -15,6 +15,7 @@ from torch import Tensor, nn
 
 from vonet.blocks.layers import linear
 from vonet.blocks.precision import in_float32
+from vonet.model.attention import masks_of
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -37,13 +38,23 @@ class NormedAttention(nn.Module):
         self.key_norm, self.context_norm = nn.LayerNorm(slot_dim), nn.LayerNorm(slot_dim)
         self.scale = config.scale
 
-    def forward(self, features: Float[Tensor, "B C h w"], context: Float[Tensor, "B K D"]) -> Float[Tensor, "B K h w"]:
+    def forward(
+        self,
+        features: Float[Tensor, "B C h w"],
+        context: Float[Tensor, "B K D"],
+        near: Float[Tensor, "B K h w"] | None = None,
+    ) -> Float[Tensor, "B K h w"]:
         keys = F.conv2d(features, self.key.weight[:, :, None, None], self.key.bias)  # a product, in oneDNN's hands
-        return self._masks(keys, context)
+        return self._masks(keys, context, near)
 
     @in_float32
-    def _masks(self, keys: Float[Tensor, "B D h w"], context: Float[Tensor, "B K D"]) -> Float[Tensor, "B K h w"]:
+    def _masks(
+        self,
+        keys: Float[Tensor, "B D h w"],
+        context: Float[Tensor, "B K D"],
+        near: Float[Tensor, "B K h w"] | None,
+    ) -> Float[Tensor, "B K h w"]:
         size, keys = keys.shape[-2:], self.key_norm(keys.flatten(2).mT)
         # Cells first: the gradient of the keys then has their order in memory, and is not copied.
         logits = keys @ (self.context_norm(context) * self.scale).mT
-        return logits.mT.unflatten(-1, size).log_softmax(dim=1)
+        return masks_of(logits, size, near)
