@@ -144,3 +144,32 @@ def test_sizes_must_be_positive(option):
 def test_signature_and_place_leave_room_for_the_slot():
     with pytest.raises(BadInput, match=r"signature_dim is 6; .* less than slot_dim minus the 4 numbers of the place"):
         replace(placed(), signature_dim=6)
+
+
+def test_a_place_that_is_told_is_in_the_latent_and_the_decoder_gets_it():
+    for told in (False, True):
+        torch.manual_seed(0)
+        model = replace(placed(), places=SlotPlacesConfig(told=told)).build()
+        output = model.unroll(Clip(torch.rand(1, 2, 3, *model.size)))
+        slots = output.slots.flatten(0, 1)
+        posterior, head = model.posterior(slots), model.sequential_vae.posterior(slots)
+        assert torch.equal(posterior.log_std, head.log_std)
+        assert torch.equal(posterior.mean[..., :2], head.mean[..., :2])
+        assert torch.equal(posterior.mean[..., 6:], head.mean[..., 6:])
+        expected = 3 * slots[..., 2:6] if told else head.mean[..., 2:6]
+        assert torch.equal(posterior.mean[..., 2:6], expected)
+
+
+def test_the_divergence_and_the_pictures_use_the_told_place():
+    torch.manual_seed(0)
+    model = replace(placed(), places=SlotPlacesConfig(told=True)).build().eval()
+    clip = Clip(torch.rand(1, 2, 3, *model.size))
+    output = model(clip, model.initial_state(1))
+    prior = model.sequential_vae.prior
+    slots, before = output.slots.flatten(0, 1), output.previous_slots.flatten(0, 1)
+    kl = prior.divergence(model.posterior(slots), prior(before)).sum(-1)
+    torch.testing.assert_close(output.losses["kl"].flatten(), kl)
+    untold = prior.divergence(model.sequential_vae.posterior(slots), prior(before)).sum(-1)
+    assert (kl - untold).abs().min() > 1e-3
+    painted = model.decoder.picture(model.posterior(slots).mean, output.log_masks.flatten(0, 1))
+    assert torch.equal(model.pictures(output).flatten(0, 1), painted)

@@ -6,7 +6,8 @@ import torch
 
 from tests.reduced import reduced
 from vonet.experiments.closeup import closeup_model
-from vonet.model.decoder import TokenDecoderConfig
+from vonet.model.decoder import TokenDecoder, TokenDecoderConfig
+from vonet.schedule import Schedule
 from vonet.variants.taught_tokens import TaughtTokensConfig
 
 
@@ -75,3 +76,47 @@ def test_the_picture_is_painted_by_tokens():
     with torch.no_grad():
         expected = model.decoder.tokens.picture(latents)
         assert torch.equal(model.decoder.picture(latents, log_masks), expected)
+
+
+def seen_tokens(decoder: TokenDecoder, hidden: float, frames: int = 400) -> torch.Tensor:
+    """Which of the earlier tokens the transformer gets to see, `frames N−1`, as zeros and ones."""
+    seen = []
+    handle = decoder.input_norm.register_forward_pre_hook(lambda module, given: seen.append(given[0]))
+    with torch.no_grad():
+        decoder.embedding.weight.fill_(1.0)
+        decoder.positions.zero_()
+        tokens = torch.zeros(frames, decoder.positions.shape[1], dtype=torch.long)
+        decoder.predict(tokens, torch.randn(frames, 3, 10), hidden)
+    handle.remove()
+    assert torch.equal(seen[0][:, 0], decoder.begin[0].expand(frames, -1))  # the beginning is never hidden
+    return seen[0][:, 1:, 0]
+
+
+def test_the_asked_share_of_the_earlier_tokens_is_hidden():
+    torch.manual_seed(0)
+    decoder = taught_model().decoder.tokens.eval()
+    assert seen_tokens(decoder, 0.0).min() == 1
+    for hidden in (0.1, 0.5):
+        seen = seen_tokens(decoder, hidden)
+        assert set(seen.unique().tolist()) == {0.0, 1.0}
+        shares = 1 - seen.mean(-1)
+        assert abs(shares.mean().item() - hidden) < 0.04
+        assert shares.std().item() > hidden / 3  # a share of its own for each frame
+        assert shares.max().item() < 2 * hidden + 0.15
+
+
+def test_tokens_are_hidden_in_training_as_long_as_the_schedule_says():
+    model = taught_model()
+    tokens = replace(reduced_tokens(), hidden_tokens=Schedule(((0, 0.5), (10, 0.0))))
+    decoder = tokens.build(model.slot_dim, model.size)
+    asked = []
+    predict = decoder.predict
+    decoder.predict = lambda tokens, latents, hidden=0.0: asked.append(hidden) or predict(tokens, latents, hidden)
+    given = inputs(model)
+    for update, training in ((0, True), (5, True), (10, True), (0, False)):
+        decoder.train(training)(*given, update)
+    assert asked == [0.5, 0.25, 0.0, 0.0]
+
+
+def reduced_tokens() -> TokenDecoderConfig:
+    return reduced(replace(closeup_model(), decoder=TokenDecoderConfig())).decoder

@@ -47,15 +47,27 @@ class TokenPredictor(nn.Module):
         self.output_norm = norms(config.width)
         self.head = head
 
-    def predict(self, tokens: Int[Tensor, "B N"], latents: Float[Tensor, "B K D"]) -> Float[Tensor, "B N V"]:
-        """Logits of every token, given the true ones before it."""
-        before = torch.cat([self.begin.expand(len(tokens), -1, -1), self.embedding(tokens[:, :-1])], dim=1)
+    def predict(
+        self, tokens: Int[Tensor, "B N"], latents: Float[Tensor, "B K D"], hidden: float = 0.0
+    ) -> Float[Tensor, "B N V"]:
+        """Logits of every token, given the true ones before it.
+
+        hidden: the mean share of the true tokens that are hidden, from 0 to 0.5. The share of each frame is random,
+        between none and twice as many.
+        """
+        known = self.embedding(tokens[:, :-1])
+        if hidden > 0:
+            share = 2 * hidden * torch.rand(len(known), 1, device=known.device)
+            known = known * (torch.rand(known.shape[:2], device=known.device) >= share).unsqueeze(-1)
+        before = torch.cat([self.begin.expand(len(tokens), -1, -1), known], dim=1)
         x = self.input_norm(dropout(before + self.positions, self.dropout, self.training))
         return self.head(self.output_norm(self.transformer(x, self.memory(latents))))
 
-    def surprise(self, tokens: Int[Tensor, "B N"], latents: Float[Tensor, "B K D"]) -> Float[Tensor, " B"]:
-        """−log P(tokens | slots), a sum over the frame."""
-        logits = self.predict(tokens, latents)
+    def surprise(
+        self, tokens: Int[Tensor, "B N"], latents: Float[Tensor, "B K D"], hidden: float = 0.0
+    ) -> Float[Tensor, " B"]:
+        """−log P(tokens | slots), a sum over the frame. hidden: as in `predict`."""
+        logits = self.predict(tokens, latents, hidden)
         return F.cross_entropy(logits.flatten(0, 1), tokens.flatten(), reduction="none").view(tokens.shape).sum(-1)
 
     def generate(self, latents: Float[Tensor, "B K D"]) -> Int[Tensor, "B N"]:

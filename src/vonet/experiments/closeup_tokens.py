@@ -19,10 +19,13 @@ from vonet.schedule import Schedule, constant
 from vonet.training.config import TrainingConfig
 from vonet.training.optimizer import GroupConfig, OptimizerConfig
 from vonet.variants.object_decoder import ObjectDecoderConfig
+from vonet.variants.slot_places import SlotPlacesConfig
 from vonet.variants.taught_tokens import TaughtTokensConfig
 
 BETA = 1.25
 """The paper's β of 20 weighs Σ_k KL / D against 1,024 tokens. 64 tokens have the same balance with 1.25."""
+TAUGHT, ALONE = 2_500, 3_200
+"""The updates between which the help of the curriculum falls to zero."""
 
 
 def vonet_closeup_tokens() -> Experiment[VONetConfig]:
@@ -41,7 +44,10 @@ def vonet_closeup_tokens() -> Experiment[VONetConfig]:
 
 def tokens_model() -> VONetConfig:
     """`vonet-closeup` with 64 tokens of 256 kinds, and a transformer of four blocks of width 64 (the paper: 1,024
-    tokens of 4,096 kinds, eight blocks of width 192)."""
+    tokens of 4,096 kinds, eight blocks of width 192).
+
+    Places are told, because the object decoder does not ask the latents for them, and without them the transformer
+    paints few objects. Earlier tokens are hidden at first, so that it learns to read the slots."""
     closeup = closeup_model()
     assert isinstance(closeup.decoder, ObjectDecoderConfig)
     tokens = TokenDecoderConfig(
@@ -49,21 +55,26 @@ def tokens_model() -> VONetConfig:
         transformer=CausalTransformerConfig(width=64, blocks=4),
         memory_hidden=128,
         even_vocabulary=True,
+        hidden_tokens=Schedule(((0, 0.5), (TAUGHT, 0.5), (ALONE, 0.0))),
     )
-    return replace(closeup, decoder=TaughtTokensConfig(tokens=tokens, objects=closeup.decoder))
+    return replace(
+        closeup,
+        signature_dim=8,
+        places=SlotPlacesConfig(told=True),
+        decoder=TaughtTokensConfig(tokens=tokens, objects=closeup.decoder),
+    )
 
 
 def tokens_training() -> TrainingConfig:
-    """The object decoder teaches with full weight at first (`taught`), then less; in the end the loss is the paper's
-    (`alone`).
+    """The object decoder teaches with full weight until `TAUGHT`, then less; from `ALONE` on the loss is the paper's.
 
     The dVAE learns first: its kinds of tokens are used evenly until update 700, then freely, which makes them certain,
     and from update 2,200 on they hardly change.
     """
-    updates, taught, alone = 6_000, 2_500, 3_200
+    updates = 6_000
 
     def fading(weight: float) -> Schedule:
-        return Schedule(((0, weight), (taught, weight), (alone, 0.0)))
+        return Schedule(((0, weight), (TAUGHT, weight), (ALONE, 0.0)))
 
     def rate(top: float) -> Schedule:
         return Schedule(((0, top / 20), (100, top), (updates // 2, top), (updates, top / 25)))
@@ -86,7 +97,7 @@ def tokens_training() -> TrainingConfig:
             "alignment": fading(0.1),
             "spread": fading(1.0),
             "area": fading(3.0),
-            "kl": Schedule(((0, 0.2 / SLOT_DIM), (alone, BETA / SLOT_DIM))),
+            "kl": Schedule(((0, 0.2 / SLOT_DIM), (ALONE, BETA / SLOT_DIM))),
         },
         optimizer=OptimizerConfig(groups={name: GroupConfig(learning_rate=r, clip=10.0) for name, r in rates.items()}),
         replay=REPLAY,

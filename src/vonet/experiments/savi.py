@@ -8,7 +8,7 @@ from vonet.blocks.frame_vectors import ConvStackConfig
 from vonet.blocks.slot_attention import SlotAttentionConfig
 from vonet.experiments import paper_scores
 from vonet.experiments.experiment import Experiment
-from vonet.experiments.settings import movi_slots
+from vonet.experiments.settings import SPMOT_SLOTS, movi_slots
 from vonet.schedule import Product, Schedule, constant
 from vonet.training.config import TrainingConfig
 from vonet.training.optimizer import GroupConfig, OptimizerConfig
@@ -62,4 +62,25 @@ def savi_laptop_a() -> Experiment[SAViConfig]:
             enlargement="bilinear",
         ),
         training=_training(4_600, batch=4, segment=4, peak=2e-4, warm_up=300),
+    )
+
+
+def savi_spmot() -> Experiment[SAViConfig]:
+    """SAVi on Sprites-MOT reduced to 32x32 pixels. The features have the frame's size, because sprites are five pixels
+    wide."""
+    return Experiment(
+        name="savi-spmot",
+        summary="SAVi on Sprites-MOT at 32 px, on a laptop",
+        dataset="spmot",
+        cost="an hour on one CPU core",
+        model=SAViConfig(
+            size=(32, 32),
+            slots=SPMOT_SLOTS,
+            slot_dim=64,
+            backbone=ConvStackConfig(channels=(32, 32, 32, 32), strides=(1, 1, 1, 1), kernel=5),
+            attention=SlotAttentionConfig(iterations=2, hidden=128),
+            predictor_hidden=128,
+            decoder=SpatialBroadcastConfig(channels=(32, 32, 32)),
+        ),
+        training=_training(18_000, batch=8, segment=4, peak=4e-4, warm_up=900),
     )

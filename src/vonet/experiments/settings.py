@@ -9,6 +9,9 @@ from vonet.training.optimizer import GroupConfig
 
 NOT_RUN = "not run by us; the paper does not say"
 
+SPMOT_SLOTS = 4
+"""One for each of at most three sprites, and the background."""
+
 
 def movi_slots(level: str) -> int:
     """The paper's number of slots on MOVi: levels D and E have up to 23 objects, A to C up to 10."""

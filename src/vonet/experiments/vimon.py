@@ -7,7 +7,7 @@ from vonet.blocks.component import ComponentDecoderConfig
 from vonet.blocks.unet import UNetConfig
 from vonet.experiments import paper_scores
 from vonet.experiments.experiment import Experiment
-from vonet.experiments.settings import NOT_RUN, laptop_rate, movi_slots, one_group
+from vonet.experiments.settings import NOT_RUN, SPMOT_SLOTS, laptop_rate, movi_slots, one_group
 from vonet.schedule import Schedule, constant
 from vonet.training.config import TrainingConfig
 from vonet.training.optimizer import OptimizerConfig
@@ -76,6 +76,40 @@ def vimon_laptop_a() -> Experiment[ViMONConfig]:
                 "next_masks": gamma,
             },
             optimizer=OptimizerConfig(groups=one_group(laptop_rate(5e-4, updates), clip=10.0)),
+            replay=None,
+        ),
+    )
+
+
+def vimon_spmot() -> Experiment[ViMONConfig]:
+    """ViMON on Sprites-MOT reduced to 32x32 pixels: latents, weights of the losses and masks as its authors have them.
+    It starts as MONet, with latents of little noise."""
+    updates = 12_000
+    return Experiment(
+        name="vimon-spmot",
+        summary="ViMON on Sprites-MOT at 32 px, on a laptop",
+        dataset="spmot",
+        cost="an hour on one CPU core",
+        model=ViMONConfig(
+            size=(32, 32),
+            slots=SPMOT_SLOTS,
+            latent_dim=16,
+            unet=UNetConfig(channels=(32,) * 4, bottleneck=(128, 128)),
+            initial_log_std=-2.0,
+            as_monet=updates // 4,
+        ),
+        training=TrainingConfig(
+            updates=updates,
+            batch=4,
+            segment=6,
+            weights={
+                "reconstruction": constant(1.0),
+                "prediction": constant(1.0),
+                "kl": constant(1.0),
+                "masks": constant(2.0),
+                "next_masks": constant(2.0),
+            },
+            optimizer=OptimizerConfig(groups=one_group(laptop_rate(3e-4, updates), clip=10.0)),
             replay=None,
         ),
     )

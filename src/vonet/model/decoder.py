@@ -12,6 +12,7 @@ from vonet.blocks.autoregressive import CausalTransformerConfig
 from vonet.blocks.dvae import DVAE, DVAEConfig, hard
 from vonet.blocks.layers import linear, mlp
 from vonet.blocks.tokens import TokenPredictor
+from vonet.schedule import Schedule
 
 
 @runtime_checkable
@@ -38,6 +39,9 @@ class TokenDecoderConfig:
     """Add the loss `vocabulary`, by which the dVAE uses its token kinds more evenly. Not in the paper; without it, few
     kinds are used where frames are small and mostly background (docs/log/tokens.md). Its gradient reaches the dVAE
     alone."""
+    hidden_tokens: Schedule | None = None
+    """The mean share, up to 0.5, of the earlier tokens that are hidden from the transformer in training, so that it has
+    to read the slots. Not in the paper; None hides nothing."""
 
     @property
     def losses(self) -> tuple[str, ...]:
@@ -61,7 +65,7 @@ class TokenDecoder(TokenPredictor):
         memory = mlp(latent_dim, config.memory_hidden, config.transformer.width)
         head = linear(config.transformer.width, dvae.vocabulary, bias=False)
         super().__init__(config.transformer, dvae, memory, nn.LayerNorm, head)
-        self.even_vocabulary = config.even_vocabulary
+        self.even_vocabulary, self.hidden_tokens = config.even_vocabulary, config.hidden_tokens
 
     def parameter_groups(self) -> dict[str, list[nn.Parameter]]:
         dvae = list(self.dvae.parameters())
@@ -89,7 +93,8 @@ class TokenDecoder(TokenPredictor):
         """
         logits = self.dvae.logits(frames)
         soft = self.dvae.soft_tokens(logits, update)
-        losses = {"tokens": self.surprise(hard(soft), latents), "pixels": self.dvae.pixel_error(frames, soft)}
+        hidden = self.hidden_tokens(update) if self.training and self.hidden_tokens is not None else 0.0
+        losses = {"tokens": self.surprise(hard(soft), latents, hidden), "pixels": self.dvae.pixel_error(frames, soft)}
         if self.even_vocabulary:
             losses["vocabulary"] = self.dvae.unevenness(logits).expand(len(frames))
         return losses

@@ -20,6 +20,7 @@ import torch
 from jaxtyping import Bool, Float
 from torch import Tensor, nn
 
+from vonet.blocks.gaussian import Gaussian
 from vonet.blocks.random import draw_noise
 from vonet.blocks.time import scan
 from vonet.errors import BadInput, check_choice
@@ -288,12 +289,25 @@ class VONet(nn.Module):
         """
         output = self.unroll(clip, state)
         batch_time = clip.frames.shape[:2]
-        posterior = self.sequential_vae.posterior(output.slots.flatten(0, 1))
+        posterior = self.posterior(output.slots.flatten(0, 1))
         latents = posterior.sample() if self.training else posterior.mean
         losses = self.decoder(clip.frames.flatten(0, 1), latents, output.log_masks.flatten(0, 1), update)
         if (prior := self.sequential_vae.prior) is not None:
             losses["kl"] = prior.divergence(posterior, prior(output.previous_slots.flatten(0, 1))).sum(-1)
         return replace(output, losses={name: loss.unflatten(0, batch_time) for name, loss in losses.items()})
+
+    def posterior(self, slots: Float[Tensor, "B K D"]) -> Gaussian:
+        """q(z_t | r_t) (paper, equation 7).
+
+        Args:
+            slots: r_t, `B K D`.
+
+        Returns:
+            The latent of each slot, `B K D`. Its mean contains the place where the slots have one that is told.
+        """
+        found = self.sequential_vae.posterior(slots)
+        told = None if self.places is None else self.places.told(self._place(slots))
+        return found if told is None else replace(found, mean=self._kept(found.mean, signature=found.mean, place=told))
 
     # ---- looking inside --------------------------------------------------------------------------------------------
 
@@ -314,7 +328,7 @@ class VONet(nn.Module):
         """
         log_masks = output.log_masks
         if source == "posterior":
-            latents = self.sequential_vae.posterior(output.slots.flatten(0, 1)).mean
+            latents = self.posterior(output.slots.flatten(0, 1)).mean
         elif source == "prior" and self.sequential_vae.prior is not None:
             latents = self.sequential_vae.prior(output.previous_slots.flatten(0, 1)).mean
             even = torch.full_like(log_masks[:, :1], -math.log(log_masks.shape[2]))
@@ -332,7 +346,7 @@ class VONet(nn.Module):
         """KL(posterior ‖ prior) of each slot at each frame, divided by D: the paper's KLD curves."""
         if (prior := self.sequential_vae.prior) is None:
             raise BadInput("this model has no prior, so its slots have no KL divergence")
-        posterior = self.sequential_vae.posterior(output.slots.flatten(0, 1))
+        posterior = self.posterior(output.slots.flatten(0, 1))
         divergence = prior.divergence(posterior, prior(output.previous_slots.flatten(0, 1))) / self.slot_dim
         return divergence.unflatten(0, output.slots.shape[:2])
 

@@ -24,6 +24,9 @@ from vonet.blocks.precision import in_float32
 from vonet.errors import BadInput
 from vonet.variants.object_decoder import axis, middle_and_extent
 
+IN_LATENT = 3.0
+"""Places on close-ups have a standard deviation of 0.2 to 0.4, and latents of about one."""
+
 
 @dataclass(frozen=True, kw_only=True)
 class SlotPlacesConfig:
@@ -34,6 +37,10 @@ class SlotPlacesConfig:
     half_area: float = 1 / 256
     """A mask with this share of the picture moves the place halfway to itself, a smaller one less: an object that is
     hidden is expected where it was last seen."""
+    told: bool = False
+    """Whether the latent z contains the place as well. A decoder that paints from the middle of the masks never asks z
+    for it, and the posterior leaves it out: from z, a token decoder could not tell where objects are
+    (docs/log/tokens.md)."""
 
     def __post_init__(self) -> None:
         if not self.smallest > 0:
@@ -59,7 +66,7 @@ class SlotPlaces(nn.Module):
 
     def __init__(self, config: SlotPlacesConfig, slot_dim: int, size: tuple[int, int]):
         super().__init__()
-        self.smallest, self.half_area = config.smallest, config.half_area
+        self.smallest, self.half_area, self.is_told = config.smallest, config.half_area, config.told
         self.norm = nn.LayerNorm(slot_dim)
         self.weights = nn.Linear(slot_dim, 4)
         nn.init.zeros_(self.weights.weight)
@@ -87,3 +94,7 @@ class SlotPlaces(nn.Module):
         area = masks.mean((-2, -1)).unsqueeze(-1)
         seen = torch.cat(middle_and_extent(masks, self.smallest), dim=-1)
         return places.lerp(seen, area / (area + self.half_area))
+
+    def told(self, places: Float[Tensor, "B K 4"]) -> Float[Tensor, "B K 4"] | None:
+        """The numbers of z that stand for the place, with about the variance of its other numbers, or None."""
+        return IN_LATENT * places if self.is_told else None
