@@ -48,7 +48,7 @@ def test_every_experiment_takes_a_step(name):
     optimizer = Optimizer(training.optimizer, model.parameter_groups())
     clip = random_clip(2, training.segment, model.size[0])
     before = {name: p.detach().clone() for name, p in model.named_parameters()}
-    share = {"vonet-closeup-tokens": 0.3}.get(name, 0.75)  # later its object decoder rests
+    share = 0.3 if name.startswith("vonet-closeup-tokens") else 0.75  # later its object decoder rests
     late = int(share * training.updates)  # at the beginning rates, weights and then gradients are still zero
     for update in range(late, late + 3):
         state = model.initial_state(2)
@@ -161,6 +161,15 @@ def test_ablations_replace_one_part():
     assert same_but("wo-klbal", model=base.model)
     assert variant("wo-replay").training.replay is None
     assert same_but("wo-replay", training=base.training)
+
+
+@pytest.mark.parametrize(("name", "start"), [("vonet-closeup", None), ("vonet-closeup-tokens", "vonet-closeup")])
+def test_close_ups_without_the_u_net_keep_their_own_estimate_and_start_from_their_like(name, start):
+    base, ablated = experiments.get(name), experiments.get(f"{name}-wo-unet")
+    assert ablated.model == replace(base.model, attention=base.model.attention.estimate)
+    assert ablated.training == base.training
+    assert (base.start, ablated.start) == (start, start and f"{start}-wo-unet")
+    assert experiments.get(f"{name}-wo-klbal").start == start
 
 
 def test_single_images():

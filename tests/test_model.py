@@ -20,6 +20,7 @@ from vonet.model.slots import SlotEncoderConfig, Trajectory, TrajectoryConfig
 from vonet.model.vonet import VONet, VONetConfig
 from vonet.variants.broadcast_decoder import BroadcastDecoder, BroadcastDecoderConfig
 from vonet.variants.mask_pooling import MaskPoolingConfig
+from vonet.variants.normed_attention import NormedAttention
 from vonet.variants.reduced_unet import ReducedUNetAttention, ReducedUNetAttentionConfig
 from vonet.variants.scale_shift import ScaleShiftConfig
 
@@ -400,6 +401,7 @@ WITHOUT_GRADIENT = {
     UNetAttention: {"attention.unet.logits.bias"},
     ReducedUNetAttention: {"attention.unet.logits.bias"},
     DotAttention: {"context.mlp.2.bias"},
+    NormedAttention: {"attention.context_norm.bias"},
 }
 
 

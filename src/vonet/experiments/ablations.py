@@ -9,7 +9,7 @@ from functools import partial
 from vonet.errors import BadInput
 from vonet.experiments import registry
 from vonet.experiments.experiment import Experiment
-from vonet.model.attention import DotAttentionConfig
+from vonet.model.attention import UNetAttentionConfig
 from vonet.model.sequential_vae import PlainKLConfig, PriorConfig
 from vonet.model.vonet import VONetConfig
 from vonet.training.config import TrainingConfig
@@ -36,13 +36,17 @@ def variant(
 
 
 def without_unet(base: Experiment[VONetConfig]) -> Experiment[VONetConfig]:
-    """Masks from scalar products alone (paper, figure 6, "wo-UNet")."""
-    return variant(
+    """The estimated masks alone, from scalar products (paper, figure 6, "wo-UNet"). A training that starts from other
+    weights starts from those of their own ablation."""
+    attention = base.model.attention
+    assert isinstance(attention, UNetAttentionConfig), "there is no U-Net to leave out"
+    found = variant(
         base,
         "wo-unet",
         "without the U-Net: masks from scalar products alone",
-        model=replace(base.model, attention=DotAttentionConfig()),
+        model=replace(base.model, attention=attention.estimate),
     )
+    return found if base.start is None else replace(found, start=f"{base.start}-wo-unet")
 
 
 def with_weaker_kl(base: Experiment[VONetConfig], divisor: int, label: str) -> Experiment[VONetConfig]:

@@ -74,7 +74,7 @@ def monet_spmot() -> Experiment[MONetConfig]:
         name="monet-spmot",
         summary="MONet on Sprites-MOT at 32 px, on a laptop",
         dataset="spmot",
-        cost="an hour on one CPU core",
+        cost="not measured",
         model=MONetConfig(
             size=(32, 32),
             slots=SPMOT_SLOTS,

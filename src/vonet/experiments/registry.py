@@ -48,11 +48,12 @@ def _entries() -> Iterator[tuple[str, _Entry]]:
     yield "mixture", _Entry("mixture", "mixture")
     for method in BASELINES:
         yield f"{method}-laptop-a", _Entry(method, f"{method}_laptop_a")
+        yield f"{method}-spmot", _Entry(method, f"{method}_spmot")
         for level in LEVELS:
             yield f"{method}-movi-{level}", _Entry(method, f"{method}_movi", (level,))
-    for level in LEVELS:
+    for base in ("vonet-closeup", "vonet-closeup-tokens", *(f"vonet-movi-{level}" for level in LEVELS)):
         for ablation in ABLATIONS:
-            yield f"vonet-movi-{level}-{ablation}", _Entry("ablations", "ablation", (f"vonet-movi-{level}", ablation))
+            yield f"{base}-{ablation}", _Entry("ablations", "ablation", (base, ablation))
 
 
 _OURS: dict[str, _Entry] = dict(_entries())

@@ -72,7 +72,7 @@ def savi_spmot() -> Experiment[SAViConfig]:
         name="savi-spmot",
         summary="SAVi on Sprites-MOT at 32 px, on a laptop",
         dataset="spmot",
-        cost="an hour on one CPU core",
+        cost="not measured",
         model=SAViConfig(
             size=(32, 32),
             slots=SPMOT_SLOTS,

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from vonet.baselines.scalor import SCALORConfig
 from vonet.experiments import paper_scores
 from vonet.experiments.experiment import Experiment
@@ -72,5 +74,22 @@ def scalor_laptop_a() -> Experiment[SCALORConfig]:
             },
             optimizer=RMSpropConfig(groups=one_group(laptop_rate(3e-4, updates), clip=1.0)),
             replay=None,
+        ),
+    )
+
+
+def scalor_spmot() -> Experiment[SCALORConfig]:
+    """SCALOR on Sprites-MOT at 64x64 pixels, for which its networks are made. Background, boxes and schedules as in
+    `scalor_laptop_a`."""
+    base = scalor_laptop_a()
+    assert base.training is not None
+    return replace(
+        base,
+        name="scalor-spmot",
+        summary="SCALOR on Sprites-MOT at 64 px, on a laptop",
+        dataset="spmot",
+        cost="not measured",
+        training=replace(
+            base.training, optimizer=RMSpropConfig(groups=one_group(laptop_rate(3e-4, 7_000), clip=1.0)), updates=7_000
         ),
     )

@@ -5,6 +5,7 @@ from __future__ import annotations
 from vonet.baselines.simone import SIMONeConfig
 from vonet.experiments import paper_scores
 from vonet.experiments.experiment import Experiment
+from vonet.experiments.settings import laptop_rate
 from vonet.schedule import Schedule, constant
 from vonet.training.config import TrainingConfig
 from vonet.training.optimizer import GroupConfig, OptimizerConfig
@@ -13,11 +14,11 @@ FRAMES = 24
 """Of a video, and so of a segment."""
 
 
-def _training(updates: int, batch: int, rate: Schedule) -> TrainingConfig:
+def _training(updates: int, batch: int, rate: Schedule, frames: int = FRAMES) -> TrainingConfig:
     return TrainingConfig(
         updates=updates,
         batch=batch,
-        segment=FRAMES,
+        segment=frames,
         weights={"reconstruction": constant(0.2), "object_kl": constant(1e-5), "frame_kl": constant(1e-4)},
         optimizer=OptimizerConfig(groups={"model": GroupConfig(learning_rate=rate, clip=5.0)}, eps=1e-8),
         replay=None,
@@ -64,4 +65,31 @@ def simone_laptop_a() -> Experiment[SIMONeConfig]:
             pixel_stride=4,
         ),
         training=_training(updates, batch=1, rate=Schedule(((0, 5e-5), (250, 5e-4), (3_750, 5e-4), (updates, 5e-5)))),
+    )
+
+
+def simone_spmot() -> Experiment[SIMONeConfig]:
+    """SIMONe on Sprites-MOT reduced to 32x32 pixels, whole clips of ten frames. Four slots, for they are the cells of a
+    grid of 2x2; latents that begin with little noise; one pixel of four decoded."""
+    updates = 8_500
+    return Experiment(
+        name="simone-spmot",
+        summary="SIMONe on Sprites-MOT at 32 px, on a laptop",
+        dataset="spmot",
+        cost="not measured",
+        model=SIMONeConfig(
+            size=(32, 32),
+            grid=(2, 2),
+            channels=(32, 64),
+            width=128,
+            heads=4,
+            hidden=256,
+            layers=2,
+            latent_dim=16,
+            latent_hidden=256,
+            initial_log_std=-2.0,
+            decoder=(128, 128, 128),
+            pixel_stride=2,
+        ),
+        training=_training(updates, batch=8, rate=laptop_rate(5e-4, updates), frames=10),
     )

@@ -89,7 +89,7 @@ def vimon_spmot() -> Experiment[ViMONConfig]:
         name="vimon-spmot",
         summary="ViMON on Sprites-MOT at 32 px, on a laptop",
         dataset="spmot",
-        cost="an hour on one CPU core",
+        cost="not measured",
         model=ViMONConfig(
             size=(32, 32),
             slots=SPMOT_SLOTS,
