@@ -15,7 +15,7 @@ Attend = Callable[[int, Float[Tensor, "B H W"]], Float[Tensor, "B H W"]]
 
 
 def break_stick(attend: Attend, whole: Float[Tensor, "B H W"], slots: int) -> Float[Tensor, "B K H W"]:
-    """Log-masks, slot after slot. `whole` is the logarithm of the first scope: zero everywhere.
+    """Log-masks, slot after slot. `whole` is the logarithm of the first scope: zero at all positions.
 
     log m_k = log s_{k−1} + log σ(a_k),  log s_k = log s_{k−1} + log σ(−a_k),  log m_K = log s_{K−1}.
     """

@@ -19,8 +19,9 @@ from vonet.blocks.random import dropout
 class TokenPredictor(nn.Module):
     """Predicts each token from the ones before it and the slots.
 
-    `memory` prepares the slots for cross-attention. `norms` stand before and behind the transformer: VONet has layer
-    norms there, STEVE none. `head` makes logits `V` of the transformer's `W`; VONet's and STEVE's start differently.
+    `memory` maps the slots to the memory for cross-attention. `norms` are applied before and after the transformer:
+    VONet has layer norms there, STEVE none. `head` maps the transformer's output of width `W` to `V` logits; VONet and
+    STEVE initialise it differently.
     """
 
     losses = ("tokens", "pixels")
@@ -48,7 +49,7 @@ class TokenPredictor(nn.Module):
         self.head = head
 
     def predict(self, tokens: Int[Tensor, "B N"], latents: Float[Tensor, "B K D"]) -> Float[Tensor, "B N V"]:
-        """Logits of every token, given the true ones before it."""
+        """Logits of every token, given the true tokens before it."""
         before = torch.cat([self.begin.expand(len(tokens), -1, -1), self.embedding(tokens[:, :-1])], dim=1)
         x = self.input_norm(dropout(before + self.positions, self.dropout, self.training))
         return self.head(self.output_norm(self.transformer(x, self.memory(latents))))
@@ -59,7 +60,8 @@ class TokenPredictor(nn.Module):
         return F.cross_entropy(logits.flatten(0, 1), tokens.flatten(), reduction="none").view(tokens.shape).sum(-1)
 
     def generate(self, latents: Float[Tensor, "B K D"]) -> Int[Tensor, "B N"]:
-        """The most likely token after token. Keys and values of earlier tokens are kept, not computed again."""
+        """Generates the most likely token at each position, one after the other. Keys and values of earlier tokens are
+        cached."""
         with torch.inference_mode():
             advance = self.transformer.generator(self.memory(latents), self.dvae.tokens)
             x = self.begin[0].expand(len(latents), -1)
@@ -74,5 +76,5 @@ class TokenPredictor(nn.Module):
     def picture(
         self, latents: Float[Tensor, "B K D"], log_masks: Float[Tensor, "B K h w"] | None = None
     ) -> Float[Tensor, "B 3 H W"]:
-        """A frame from slots alone. The masks are not needed: tokens know where they are."""
+        """Generates a frame from the slots. Masks are not needed, because tokens encode their position."""
         return self.dvae.decode(self.generate(latents)).clamp(0, 1)

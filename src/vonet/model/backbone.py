@@ -21,7 +21,7 @@ class BackboneConfig:
     """A small ResNet with position codes (paper, appendix, "Backbone for image features").
 
     Raises:
-        BadInput: If `channels` and `strides` differ in length, or the channels are no multiples of `groups`.
+        BadInput: If `channels` and `strides` differ in length, or the channels are not multiples of `groups`.
     """
 
     channels: tuple[int, ...] = (64, 64, 64, 64, 64)
@@ -55,7 +55,7 @@ class Backbone(nn.Module):
         size: Height and width of the frames, in pixels.
 
     Raises:
-        BadInput: If the size is no multiple of the stride.
+        BadInput: If the size is not a multiple of the stride.
     """
 
     def __init__(self, config: BackboneConfig, size: tuple[int, int]):

@@ -16,7 +16,8 @@ from vonet.blocks.tokens import TokenPredictor
 
 @runtime_checkable
 class DecoderConfig(Protocol):
-    """Describes what reconstructs the frame from the slots; `TokenDecoder` shows what the module must offer."""
+    """Describes the part that reconstructs the frame from the slots; `TokenDecoder` shows what the module must
+    offer."""
 
     @property
     def losses(self) -> tuple[str, ...]:
@@ -51,7 +52,7 @@ class TokenDecoder(TokenPredictor):
     """Slots explain a frame as a sequence of tokens (paper, equation 11).
 
     Args:
-        config: Of the discrete VAE and the transformer.
+        config: Options of the discrete VAE and the transformer.
         latent_dim: D, the width of the slots.
         size: Height and width of the frames, in pixels.
     """
@@ -80,12 +81,12 @@ class TokenDecoder(TokenPredictor):
         Args:
             frames: `B 3 H W`, floats in [0, 1].
             latents: z of each slot, `B K D`.
-            log_masks: Not used; decoders that paint use them.
+            log_masks: Not used here; other decoders need them.
             update: Number of the gradient update, for the temperature of the Gumbel-softmax.
 
         Returns:
             −log P(frame | slots) as "tokens", in nats, and the squared error of the discrete VAE as "pixels". Both are
-            sums over the frame, one number for each frame. With `even_vocabulary` also "vocabulary".
+            sums over the frame, one number per frame. With `even_vocabulary` also the loss "vocabulary".
         """
         logits = self.dvae.logits(frames)
         soft = self.dvae.soft_tokens(logits, update)

@@ -1,11 +1,11 @@
 """Pooling over the mask. Replaces `SlotEncoder`, which averages the masked values over the whole frame.
 
-Why: averaged over the frame, a small object's features arrive scaled down by its area. Averaged over the mask's own
-area, small objects reach the slot as strongly as large ones.
+Why: averaged over the frame, a small object's features are scaled down by its area. Averaged over the mask's own area,
+small objects affect the slot as strongly as large ones.
 
-A mask that has shrunk to nothing still has an average, that of the pixels where its last traces are. A spare slot then
-looks like the background's, competes with it and takes its place from frame to frame. `smallest_area` prevents this: an
-empty mask pools nothing, so an empty slot knows that it is empty.
+A nearly empty mask still has an average, over the pixels where its last traces are. An unused slot then looks like the
+background's slot, competes with it and replaces it from frame to frame. `smallest_area` prevents this: an empty mask
+pools nothing, so an empty slot can be recognised.
 
 Measured: FG-ARI / mIoU 40 / 37 instead of 25 / 25 after 2.3 minutes of training at 32 px with a mixture
 likelihood, on 1,000 videos like MOVi-A (one seed, a prototype, not rerun).

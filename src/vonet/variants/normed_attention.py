@@ -1,8 +1,9 @@
-"""Normed scalar products: masks that are sharp from the first update on. Replaces `DotAttention`, the estimated masks.
+"""Scalar products of normalised vectors, which give sharp masks from the first update on. Replaces `DotAttention`,
+which computes the estimated masks.
 
-Why: the paper multiplies contexts and keys as they are, times D^−½. How sharp the first masks are then depends on the
-initialisation, and they stay uniform for a thousand updates. Here both are layer-normed, so that the scale decides:
-with 0.4 and D = 64 the logits reach ±25.
+Why: the paper scales the products of contexts and keys only by D^−½. The sharpness of the first masks then depends on
+the initialisation, and they stay uniform for a thousand updates. Here both are layer-normed, so that the scale sets the
+sharpness: with 0.4 and D = 64 the logits reach ±25.
 """
 
 from __future__ import annotations
