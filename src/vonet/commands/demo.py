@@ -36,7 +36,7 @@ def run(arguments: Namespace) -> None:
 
 
 def demo(out: Path, updates: int | None = None, videos: int = TRAINING_VIDEOS, seed: int = 0) -> None:
-    """With fewer training videos than usual there are not more validation videos than these."""
+    """Runs all steps; there are never more validation videos than training videos."""
     from vonet import experiments
     from vonet.data.generate import generate
     from vonet.data.scenes.video import WorldConfig

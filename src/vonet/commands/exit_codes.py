@@ -10,6 +10,6 @@ MISTAKE, STOPPED, UNREAD = 2, 130, 141
 
 
 def leave(code: int, sentence: str) -> NoReturn:
-    """Say a sentence on standard error and end the process."""
+    """Print a sentence to standard error and end the process."""
     print(f"vonet: {sentence}", file=sys.stderr)
     sys.exit(code)

@@ -51,7 +51,7 @@ class PrepareConfig:
         if self.size is not None and min(self.size) < 1:
             raise BadInput(f"frames of size {self.size} were asked for; at least 1 pixel is needed each way")
         if self.every < 1:
-            raise BadInput(f"every {self.every}th frame was asked for; possible are 1 (all frames) and above")
+            raise BadInput(f"every is {self.every}; it must be 1 (all frames) or more")
 
 
 @dataclass(frozen=True)

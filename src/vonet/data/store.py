@@ -62,7 +62,7 @@ ID_TYPES = (np.uint8, np.uint16, np.uint32)
 def run_lengths(ids: Integer[np.ndarray, "T H W"]) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """Run-length encoding of ids: values and lengths of the runs, and the number of runs of each frame."""
     if ids.min() < 0 or ids.max() > np.iinfo(ID_TYPES[-1]).max:
-        raise BadInput(f"ids from {ids.min()} to {ids.max()}; possible are 0 (the background) to {2**32 - 1}")
+        raise BadInput(f"ids are from {ids.min()} to {ids.max()}; expected 0 (the background) to {2**32 - 1}")
     rows = ids.reshape(len(ids), -1)
     begins = np.ones(rows.shape, bool)
     begins[:, 1:] = rows[:, 1:] != rows[:, :-1]

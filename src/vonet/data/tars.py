@@ -141,7 +141,7 @@ def _header(data: bytes, member: Member) -> tuple[tuple[int, ...], np.dtype, int
         raise member.damaged() from None
     if fortran or dtype.kind not in "ui":
         order = "Fortran" if fortran else "C"
-        raise BadInput(f"{member.where} holds {dtype} in {order} order; possible are integers in C order")
+        raise BadInput(f"{member.where} holds {dtype} in {order} order; expected integers in C order")
     return shape, dtype, file.tell()
 
 

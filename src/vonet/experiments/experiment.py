@@ -69,7 +69,7 @@ class Experiment(Generic[ModelConfigT]):
 
 
 def parts(value: Any) -> Iterator[type]:
-    """The kinds of all parts of an experiment, itself included."""
+    """The classes of all parts of an experiment, including its own."""
     if is_dataclass(value):
         yield type(value)
         for option in fields(value):

@@ -1,6 +1,6 @@
-"""Build a model on torch's meta device: its shapes are known, and no memory is taken for its parameters.
+"""Builds a model on torch's meta device: its shapes are known, but its parameters take no memory.
 
-So a description that would take all memory is refused before anything is allocated.
+So a description of a model that is too large is refused before anything is allocated.
 """
 
 from __future__ import annotations
@@ -26,8 +26,8 @@ MOST_ELEMENTS = 5_000_000_000
 def trial_model(experiment: Experiment, most_parameters: int = MOST_PARAMETERS) -> Any | None:
     """The model on the meta device; `BadInput` if it cannot be built or is too large.
 
-    most_parameters: building stops as soon as there are more tensors than this.
-    Returns None for a model with parts of a user's own, which may not build there.
+    most_parameters: Building stops as soon as there are more parameter tensors than this. Returns None for a model with
+        user-defined parts, which may not support the meta device.
     """
     if not all(registry.is_ours(kind) for kind in parts(experiment)):
         return None

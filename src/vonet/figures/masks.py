@@ -26,8 +26,8 @@ FRAMES = 24
 
 @torch.no_grad()
 def write_mask_sheet(path: Path, model: Any, videos: Sequence[Video]) -> None:
-    """Three rows for the beginning of each video, every second frame or so, from the same initial slots each time.
-    Masks have the colours of the true objects that they match; background is grey."""
+    """Three rows per video: frames, true ids and masks of about every second frame of its beginning, always from the
+    same initial slots. Masks have the colours of the true objects that they match; background is grey."""
     rows, labels = [], []
     for video in videos:
         length = min(len(video), FRAMES)

@@ -17,7 +17,8 @@ FAR = 10.0
 
 
 class Sound:
-    """Sound of a file from a second on, encoded into another file beside its video, as far as the video has come."""
+    """Encodes the sound of a file, from a given second on, into another file beside its video, as far as the video has
+    been written."""
 
     def __init__(self, path: Path, begin: float, container: Any):
         self.problem: str | None = None
@@ -37,7 +38,7 @@ class Sound:
             self._next = None if self.problem else next(self._frames, None)
 
     def rest(self) -> Iterator[Any]:
-        """What the encoder still holds."""
+        """The packets that the encoder still holds."""
         if self._stream is not None and not self.problem:
             yield from self._encoded(None)
 
@@ -54,7 +55,7 @@ class Sound:
         self._frames.close()
 
     def _decoded(self) -> Generator[tuple[float, Any], None, None]:
-        """Frames of samples, and when each begins. Damage ends the sound, and `problem` says so."""
+        """Frames of samples, and the time at which each begins. Damage ends the sound, and `problem` says so."""
         import av
 
         try:

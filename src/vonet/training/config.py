@@ -1,4 +1,4 @@
-"""How an experiment is trained: updates, batch, losses' weights, optimiser, replay."""
+"""Training options of an experiment: updates, batch, weights of the losses, optimiser, replay."""
 
 from __future__ import annotations
 

@@ -62,7 +62,7 @@ class GlimpseEncoder(nn.Sequential):
 
     def __init__(self, side: int, outputs: int):
         if side not in (32, 64):
-            raise BadInput(f"glimpses of {side} pixels a side were asked for; possible are 32 and 64")
+            raise BadInput(f"glimpses have {side} pixels a side; expected 32 or 64")
         last = (down(128, 16),) if side == 64 else (same(64, 8),)
         layers = stack(3, down(16, 4), down(32, 8), down(64, 8), *last, whole(128, 16))
         super().__init__(layers, nn.Flatten(), nn.Linear(128, outputs))
@@ -75,7 +75,7 @@ class GlimpseDecoder(nn.Module):
     def __init__(self, side: int, latent_dim: int, *, fine: bool):
         super().__init__()
         if side not in (32, 64):
-            raise BadInput(f"glimpses of {side} pixels a side were asked for; possible are 32 and 64")
+            raise BadInput(f"glimpses have {side} pixels a side; expected 32 or 64")
         begin = (point(128, 16), grow(1024, 4, 8))
         if side == 64:
             layers: tuple[Layer, ...] = (

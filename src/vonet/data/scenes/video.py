@@ -41,20 +41,20 @@ class WorldConfig:
         if self.level not in LEVELS:
             raise BadInput(f"level {self.level!r} was asked for; there are {', '.join(LEVELS)}")
         if self.size < 16 or self.size % 2:
-            raise BadInput(f"pictures of size {self.size} were asked for; possible are even numbers from 16 on")
+            raise BadInput(f"the size of the frames is {self.size}; it must be an even number, 16 or more")
         if self.frames < 1:
             raise BadInput(f"videos of {self.frames} frames were asked for; at least 1 is needed")
         if self.seed < 0:
-            raise BadInput(f"the seed is {self.seed}; possible are 0 and above")
+            raise BadInput(f"the seed is {self.seed}; it must be 0 or more")
         if self.objects is not None and not 1 <= self.objects[0] <= self.objects[1] <= MOST_OBJECTS:
             raise BadInput(
                 f"{self.objects[0]} to {self.objects[1]} objects were asked for; "
-                f"possible are ranges from 1 to {MOST_OBJECTS}, the smaller number first"
+                f"give a range between 1 and {MOST_OBJECTS}, the smaller number first"
             )
         if not NEAREST <= self.camera_distance <= FARTHEST:
             raise BadInput(
-                f"a camera distance of {self.camera_distance} was asked for; possible are shares of the level's "
-                f"distance from {NEAREST} to {FARTHEST}"
+                f"a camera distance of {self.camera_distance} was asked for; give a share of the level's "
+                f"distance, from {NEAREST} to {FARTHEST}"
             )
 
     @property
