@@ -34,7 +34,7 @@ COMMANDS = (
     "reproduce",
     "completion",
 )
-"""Each is a file in commands/."""
+"""Each command is a file in commands/."""
 
 HELP = """\
 usage: vonet [--with YOURS.py] COMMAND [OPTION...]

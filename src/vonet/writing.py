@@ -24,9 +24,9 @@ from typing import IO, Any
 from vonet.errors import BadInput
 
 PART = ".part"
-"""How the names of unfinished files end."""
+"""Suffix of unfinished files."""
 LOCK = ".vonet-lock"
-"""The file in a folder that its writer holds locked, and how the names of locks beside folders end."""
+"""Name of the file in a folder that its writer holds locked, and suffix of locks beside folders."""
 FORMULA_SIGNS = ("=", "+", "-", "@", "\t", "\r")
 """Spreadsheets take a cell that begins with one of these for a formula."""
 

@@ -6,7 +6,7 @@ Each slot is a component: a Gaussian in the plane with a velocity, and a colour 
                (prediction)                          (E step)            (M step)
 
 Where a video begins, components are added one by one, each where the present ones explain the frame least. A component
-without support is removed and may be seeded again on what is explained badly.
+without support is removed and may be seeded again in an area that is explained badly.
 
 The method is ours; the removal of weak components follows Figueiredo and Jain, "Unsupervised learning of finite mixture
 models" (2002). It finds compact objects of one colour. It splits textured objects, and it misses grey objects on a grey
@@ -43,14 +43,16 @@ from vonet.interface import (
 )
 
 Packed = Float[Tensor, "B K P"]
-"""Components as numbers, one after the other: see `_Parts`. All zeros: not seeded yet."""
+"""Components as rows of numbers (see `_Parts`); all zeros mean that a component is not seeded yet."""
 Colours = Float[Tensor, "B cells 3"]
 """The colours of the cells in standard deviations: two chroma coordinates and the brightness."""
 
 WIDE = 8
-"""Exponent with which a component that is as wide as the frame turns uniform, instead of fading towards the corners."""
+"""Exponent with which a component that is as wide as the frame becomes uniform, instead of fading towards the
+corners."""
 MAX_SPEED = 0.1
-"""Largest velocity per frame, as a share of the frame's longer side. A faster slot has taken another object."""
+"""Largest velocity per frame, as a share of the frame's longer side; a faster component has jumped to another
+object."""
 SHADING_REACH = 1.5
 """Distance from its centre within which a component's shading varies, in standard deviations of its position."""
 SEED_SHARE, SEED_STD = 0.02, 0.06
@@ -80,7 +82,7 @@ class MixtureConfig:
     std_prior_mass: float = 300.0
     """Support, in cells, at which a component's own colour variance counts as much as the one given above."""
     shading_order: int = 2
-    """Degree of the polynomial that shades a component: 0 (one colour), 1 (a slope) or 2 (a bowl)."""
+    """Degree of the polynomial that shades a component: 0 (one colour), 1 (linear) or 2 (quadratic)."""
     shading_ridge: float = 3.0
     """Ridge penalty on the shading, in cells. More keeps small components in one colour."""
     min_position_std: float = 0.02
@@ -100,7 +102,7 @@ class MixtureConfig:
     uniform_share: float = 0.0002
     """Share of each mask that is spread evenly over all slots."""
     enlargement: Enlargement = "bilinear"
-    """How masks reach the frame's size."""
+    """How masks are enlarged to the frame's size."""
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "size", tuple(self.size))

@@ -61,7 +61,7 @@ class MONetConfig:
     size: tuple[int, int] = (128, 128)
     """Height and width of the frames."""
     slots: int = 11
-    """How many slots there are unless asked otherwise; no parameter depends on it."""
+    """Default number of slots; no parameter depends on it."""
     latent_dim: int = 64
     """D: the width of z."""
     unet: UNetConfig = field(default_factory=lambda: UNetConfig(channels=(32, 64, 64, 128, 128, 128)))
@@ -72,7 +72,7 @@ class MONetConfig:
     sigma: float = 0.11
     """σ of the other slots."""
     initial_log_std: float = 0.0
-    """Where the latents' log standard deviations start, about."""
+    """Approximate initial log standard deviation of the latents."""
 
     losses = ("reconstruction", "kl", "masks")
 

@@ -49,7 +49,7 @@ from vonet.interface import (
 )
 
 SQUARED_ERROR = 0.5**0.5
-"""The σ with which an error is (x − μ)² / 2σ² = (x − μ)²."""
+"""The σ for which (x − μ)² / 2σ² = (x − μ)²."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -58,19 +58,19 @@ class SAViConfig:
 
     size: tuple[int, int] = (128, 128)
     slots: int = 11
-    """How many slots a fresh state has unless asked otherwise; no parameter depends on it."""
+    """Default number of slots; no parameter depends on it."""
     slot_dim: int = 128
     backbone: ResNetConfig | ConvStackConfig = field(default_factory=ResNetConfig)
     vector_hidden: int = 64
-    """Of the MLP on the vectors of a frame."""
+    """Hidden width of the MLP on the feature vectors of a frame."""
     attention: SlotAttentionConfig = field(default_factory=SlotAttentionConfig)
     predictor_heads: int = 4
     predictor_hidden: int = 256
     decoder: SpatialBroadcastConfig = field(default_factory=lambda: SpatialBroadcastConfig(kernel=5))
     reduction: int = 1
-    """The frame is explained, and the masks are made, at its size divided by this."""
+    """Frame and masks are reconstructed at the frame's size divided by this."""
     enlargement: Enlargement = "nearest"
-    """How masks reach the frame's size then."""
+    """How masks are then enlarged to the frame's size."""
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "size", tuple(self.size))  # a list, as JSON has it, will do

@@ -41,7 +41,7 @@ from vonet.errors import BadInput
 from vonet.interface import Clip, EmptyState, Enlargement, Output, VideoModel, check_batch, check_fit, check_size
 
 LEAST_LOG_STD, MOST_LOG_STD = -10.0, 3.0
-"""Log standard deviations beyond are cut off: early in learning they may explode."""
+"""Log standard deviations are clamped to this range, because they may explode early in training."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -52,22 +52,22 @@ class SIMONeConfig:
     grid: tuple[int, int] = (4, 4)
     """Rows and columns of the pooled map, whose cells are the slots."""
     channels: tuple[int, ...] = (128, 128, 128)
-    """Of the convolutions, each of which halves the sides."""
+    """Channels of the convolutions, each of which halves the sides."""
     width: int = 320
     heads: int = 5
     hidden: int = 1024
     layers: int = 4
-    """Of each of the two transformers."""
+    """Number of layers of each of the two transformers."""
     latent_dim: int = 32
     latent_hidden: int = 1024
     initial_log_std: float = 0.0
-    """Where the latents' log standard deviations start."""
+    """Initial log standard deviation of the latents."""
     decoder: tuple[int, ...] = (512, 512, 512, 512, 512)
-    """Hidden layers of the MLP that paints a pixel."""
+    """Hidden layers of the MLP that decodes a pixel."""
     pixel_stride: int = 2
-    """Learning decodes one pixel of so many, down and across."""
+    """Training decodes every N-th pixel, vertically and horizontally."""
     sigma: float = 0.08
-    """Standard deviation of a colour around what a slot says."""
+    """Standard deviation of a pixel's colour around a slot's colour."""
 
     def __post_init__(self) -> None:
         for name in ("size", "grid"):

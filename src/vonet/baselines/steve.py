@@ -47,7 +47,7 @@ class STEVEConfig:
 
     size: tuple[int, int] = (128, 128)
     slots: int = 11
-    """How many slots a fresh state has unless asked otherwise; no parameter depends on it."""
+    """Default number of slots; no parameter depends on it."""
     slot_dim: int = 64
     backbone: ConvStackConfig = field(default_factory=ConvStackConfig)
     attention: SlotAttentionConfig = field(default_factory=lambda: SlotAttentionConfig(iterations=2, hidden=192))

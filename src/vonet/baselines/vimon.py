@@ -65,10 +65,10 @@ from vonet.interface import (
 )
 
 GRU_RANGE = 5.0
-"""Encodings are divided by this before the GRU and multiplied by it after, to stay where its tanh is nearly linear."""
+"""Encodings are divided by this before the GRU and multiplied by it after, so that its tanh is nearly linear."""
 SMALLEST_LOG = -10.0
 FORGETTING = -3.0
-"""A bias of the GRU's update gate with which a twentieth of the past remains."""
+"""Bias of the GRU's update gate for which a twentieth of the previous state remains."""
 Segments = Literal["painted", "found"]
 
 
@@ -79,7 +79,7 @@ class ViMONConfig:
     size: tuple[int, int] = (128, 128)
     """Height and width of the frames."""
     slots: int = 11
-    """How many slots a fresh state has unless asked otherwise; no parameter depends on it."""
+    """Default number of slots; no parameter depends on it."""
     latent_dim: int = 64
     """D: the width of z. Twice this must fit into `hidden`."""
     hidden: int = 128
@@ -95,11 +95,11 @@ class ViMONConfig:
     """Which masks are the model's answer: the decoder's ("painted"), which ViMON's authors score, or the attention's
     ("found"), which VONet's paper scores. Training does not depend on it."""
     initial_log_std: float = 0.0
-    """Where the latents' log standard deviations start."""
+    """Initial log standard deviation of the latents."""
     as_monet: int = 0
-    """Updates in which it learns as MONet does: each frame by itself, explained with the attention's masks, so that
-    the attention learns before anything depends on the decoder's. The first weights are then such that nothing changes
-    when the recurrence sets in. Ours."""
+    """Number of updates in which the model learns like MONet: each frame on its own, reconstructed with the attention's
+    masks, so that the attention learns before the decoder's masks matter. The initial weights are chosen so that
+    results do not change when the recurrence starts. Our addition."""
 
     losses = ("reconstruction", "prediction", "kl", "masks", "next_masks")
 
@@ -134,9 +134,9 @@ class ViMONStep(StepOutput):
     """Masks, with everything that the losses need."""
 
     attention: Float[Tensor, "B K H W"]
-    """log m_t: what the attention found."""
+    """log m_t: the attention's masks."""
     painted: Float[Tensor, "B K H W"]
-    """log m̃_t: what the decoder makes of it."""
+    """log m̃_t: the decoder's masks."""
     mean: Float[Tensor, "B K latent"]
     log_std: Float[Tensor, "B K latent"]
     pictures: Float[Tensor, "B K 3 H W"]

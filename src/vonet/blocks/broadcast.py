@@ -23,11 +23,13 @@ class SpatialBroadcastConfig:
     """A decoder that repeats a vector over a grid and enlarges the grid by convolutions."""
 
     grid: int = 8
-    """The latent is laid out on a grid of this many cells on the shorter side."""
+    """The latent is repeated over a grid with this many cells on the shorter side."""
     channels: tuple[int, ...] = (64, 64, 64, 64)
-    """Of the convolutions. The first ones enlarge their map twice, until the picture's size is reached."""
+    """Channels of the convolutions. The first ones double the size of their map, until the picture's size is
+    reached."""
     kernel: int = 3
-    """Of the convolutions. Those of 3 enlarge by repeating cells; larger ones are transposed convolutions (SAVi: 5)."""
+    """Kernel size of the convolutions. Convolutions of size 3 enlarge by repeating cells; larger ones are transposed
+    convolutions (SAVi: 5)."""
 
     def __post_init__(self) -> None:
         if self.kernel < 3 or self.kernel % 2 == 0:

@@ -35,7 +35,7 @@ class ComponentEncoderConfig:
     """The encoder of MONet's component VAE."""
 
     channels: tuple[int, ...] = (32, 32, 64, 64)
-    """Of the 3x3 convolutions, each of which halves its map."""
+    """Channels of the 3x3 convolutions, each of which halves its map."""
     hidden: int = 256
 
 
@@ -58,9 +58,10 @@ class ComponentDecoderConfig:
     """The decoder of MONet's component VAE."""
 
     channels: tuple[int, ...] = (32, 32, 32, 32)
-    """Of the 3x3 convolutions without padding; the vector is laid out on a map that is larger by what they cut off."""
+    """Channels of the 3x3 convolutions without padding; the vector is repeated over a map that is larger by the lost
+    border."""
     reduction: int = 1
-    """The pictures are painted at the frame's size divided by this, and enlarged."""
+    """Pictures are decoded at the frame's size divided by this, and enlarged."""
 
 
 class ComponentDecoder(nn.Module):

@@ -28,12 +28,12 @@ class DVAEConfig:
     vocabulary: int = 4096
     width: int = 64
     fine_layers: int = 6
-    """ReLU layers on 4x4 patches, the one that reads the patch included."""
+    """ReLU layers on 4x4 patches, including the layer that reads the patch."""
     coarse_layers: int = 0
-    """ReLU layers after 2x2 patches are joined, the one that joins them included. None: tokens are 4x4 patches;
-    some: 8x8 patches, a quarter of the tokens, handy for CPUs."""
+    """ReLU layers after 2x2 patches are joined, including the layer that joins them. None: tokens are 4x4 patches.
+    Otherwise tokens are 8x8 patches, a quarter as many, which suits CPUs."""
     temperature: Schedule = field(default_factory=lambda: Schedule(((0, 1.0), (10_000, 0.1))))
-    """Of the Gumbel-softmax."""
+    """Temperature of the Gumbel-softmax."""
 
 
 def _same_width(width: int, count: int) -> list[nn.Module]:

@@ -27,7 +27,7 @@ class ResNetConfig:
     channels: tuple[int, ...] = (64, 128, 256, 512)
     strides: tuple[int, ...] = (1, 2, 2, 2)
     groups: int = 32
-    """Of the group norm."""
+    """Groups of the group norm."""
 
     def __post_init__(self) -> None:
         _check_strides(self.channels, self.strides)

@@ -24,7 +24,7 @@ class InstanceNorm(nn.Module):
 
     eps = 1e-5
     portable = False
-    """Whether torch's own norm is used everywhere, as a model that is exported needs it."""
+    """Whether torch's own norm is always used, which an exported model needs."""
     weight: Tensor
     bias: Tensor
 

@@ -11,7 +11,7 @@ from jaxtyping import Float
 from torch import Tensor
 
 Attend = Callable[[int, Float[Tensor, "B H W"]], Float[Tensor, "B H W"]]
-"""The number of a slot and the logarithm of its scope to the logits of the share that it takes."""
+"""Maps the number of a slot and the logarithm of its scope to the logits of the share that it takes."""
 
 
 def break_stick(attend: Attend, whole: Float[Tensor, "B H W"], slots: int) -> Float[Tensor, "B K H W"]:

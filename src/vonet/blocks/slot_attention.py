@@ -31,15 +31,15 @@ class SlotAttentionConfig:
     """Number of iterations, and the MLP between them."""
 
     iterations: int = 1
-    """For each frame."""
+    """Iterations per frame."""
     hidden: int | None = None
-    """Of the MLP between two iterations; None: there is none."""
+    """Hidden width of the MLP between two iterations; None: no MLP."""
 
     def __post_init__(self) -> None:
         if self.iterations < 1:
             raise BadInput(f"{self.iterations} iterations of slot attention were asked for; at least 1 is needed")
         if self.hidden is not None and self.iterations == 1:
-            raise BadInput("the MLP stands between two iterations, and there is 1: use hidden None, or more iterations")
+            raise BadInput("the MLP needs two or more iterations, and there is 1: use hidden None, or more iterations")
 
 
 class SlotAttention(nn.Module):

@@ -19,9 +19,9 @@ from vonet.blocks.random import dropout
 class TokenPredictor(nn.Module):
     """Predicts each token from the ones before it and the slots.
 
-    `memory` maps the slots to the memory for cross-attention. `norms` are applied before and after the transformer:
-    VONet has layer norms there, STEVE none. `head` maps the transformer's output of width `W` to `V` logits; VONet and
-    STEVE initialise it differently.
+    `memory` is the layer that prepares the slots for cross-attention. `norms` are applied before and after the
+    transformer: VONet has layer norms there, STEVE none. `head` maps the transformer's output of width `W` to `V`
+    logits; VONet and STEVE initialise it differently.
     """
 
     losses = ("tokens", "pixels")

@@ -35,7 +35,7 @@ class UNetConfig:
     """Channels of the blocks and widths at the bottleneck."""
 
     channels: tuple[int, ...] = (32, 64, 64, 128, 128)
-    """Of the M down-blocks; the up-blocks mirror them."""
+    """Channels of the M down-blocks; the up-blocks mirror them."""
     bottleneck: tuple[int, ...] = (512, 512)
     """Widths of the MLP at the bottleneck; the last is the width of the vector e."""
 

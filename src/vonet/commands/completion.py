@@ -8,7 +8,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from vonet.errors import BadInput
 
 Commands = Mapping[str, tuple[str, ArgumentParser]]
-"""What each command is for, and its parser."""
+"""The description and the parser of each command."""
 
 BASH = """\
 _vonet() {{

@@ -6,7 +6,7 @@ import sys
 from typing import NoReturn
 
 MISTAKE, STOPPED, UNREAD = 2, 130, 141
-"""A mistake or unusable input; Ctrl-C; the reader of the output is gone."""
+"""Exit codes for a mistake or unusable input, for Ctrl-C, and for an output whose reader is gone."""
 
 
 def leave(code: int, sentence: str) -> NoReturn:

@@ -12,14 +12,14 @@ from vonet.errors import BadInput
 
 ABOUT = "generate a world of videos with true ids"
 DESCRIPTION = (
-    "Physics, pictures and exact ids, in the spirit of MOVi-A to E; or coloured sprites that drift over a plain "
-    "background (sprites); or the benchmark Sprites-MOT (spmot). An interrupted command continues when it is run "
-    "again. A larger number of videos extends a finished world."
+    "Worlds A to E are rendered videos with simulated physics, modelled on MOVi-A to E; sprites are coloured shapes "
+    "that drift over a plain background; spmot is the benchmark Sprites-MOT. An interrupted command continues when it "
+    "is run again. A larger number of videos extends a finished world."
 )
 LEVELS = tuple("ABCDE")
 WORLDS = (*LEVELS, "sprites", "spmot")
 COUNTS = {"train": 1000, "validation": 100, "test": 0}
-"""Videos of each split by default; Sprites-MOT has those of the original."""
+"""Default number of videos per split; Sprites-MOT has the numbers of the original."""
 
 
 def add_options(parser: ArgumentParser) -> None:

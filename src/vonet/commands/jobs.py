@@ -25,9 +25,9 @@ PROGRAMS: Mapping[str, Command] = {
     "vonet": (sys.executable, "-m", "vonet"),
     "torchrun": (sys.executable, "-m", "torch.distributed.run"),
 }
-"""How the first word of a command is run: by this Python, wherever the shell would look."""
+"""How the first word of a command is run: with this Python, whatever the shell would find."""
 MINUTES = 2 * 24 * 60
-"""Of a job on Slurm, unless --slurm says otherwise; one that runs out of time is queued again and resumes."""
+"""Time limit of a Slurm job, unless --slurm gives another; a job that runs out of time is queued again and resumes."""
 CORES_PER_PROCESS = 4
 
 

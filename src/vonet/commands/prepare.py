@@ -14,7 +14,7 @@ from vonet.errors import BadInput
 ABOUT = "convert videos of any layout to the store that training reads"
 DESCRIPTION = (
     "Reads whatever `vonet inspect` recognises. An interrupted command continues when it is run again. Videos that "
-    "cannot be read are named and left out."
+    "cannot be read are reported and skipped."
 )
 
 

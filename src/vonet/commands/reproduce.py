@@ -12,17 +12,17 @@ from typing import Any
 from vonet.commands.jobs import Command, Data, Job
 from vonet.errors import BadInput
 
-ABOUT = "rerun what we or the paper report, and compare"
+ABOUT = "rerun our results or the paper's, and compare scores"
 DESCRIPTION = (
     "Makes the data, trains, scores, and prints expected beside found scores. An interrupted command continues when it "
-    "is run again; finished data and trainings are used again. `paper` is Table 1 of the VONet paper: it needs MOVi "
+    "is run again, and finished data and trainings are reused. `paper` is Table 1 of the VONet paper: it needs MOVi "
     "(docs/tutorials/reproduce.md) and, with the paper's own hardware, days on four GPUs for each training."
 )
 
 SCORES = ("fg_ari", "miou", "offline_fg_ari", "offline_miou")
 PLACES = ("local", "slurm")
 GPUS = 4
-"""The paper trained on four."""
+"""The paper trained on four GPUs."""
 BUCKET = "gs://kubric-public/tfds"
 
 
@@ -45,7 +45,7 @@ def add_options(parser: ArgumentParser) -> None:
     parser.add_argument(
         "--slurm", nargs="+", default=[], metavar="NAME=VALUE", help="options of the jobs, such as partition=gpu"
     )
-    parser.add_argument("--dry-run", action="store_true", help="print what is left to do as commands, and do nothing")
+    parser.add_argument("--dry-run", action="store_true", help="only print the commands that are left to do")
     parser.add_argument("--table", action="store_true", help="only print the scores so far")
 
 

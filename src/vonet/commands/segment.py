@@ -13,8 +13,8 @@ from vonet.commands.limits import add_limits, limits
 
 ABOUT = "find and follow the objects of any video"
 DESCRIPTION = (
-    "Each video gets a folder of its own in OUT, which appears when it is complete. Ctrl-C ends early and keeps what "
-    "was found so far. Frames are read one by one, so a video may be of any length and size."
+    "Each video gets its own folder in OUT, which appears when it is complete. Ctrl-C ends early and keeps what was "
+    "found so far. Frames are read one by one, so a video may have any length and size."
 )
 
 

@@ -9,8 +9,8 @@ from vonet.commands.given import given
 
 ABOUT = "train an experiment on videos"
 DESCRIPTION = (
-    "Weights, log, curves, pictures and checkpoints lie in RUN. Ctrl-C and SIGTERM save first; --resume continues "
-    "exactly. Several processes: torchrun --nproc-per-node 2 -m vonet train EXPERIMENT ..."
+    "Weights, log, curves, pictures and checkpoints are written to RUN. Ctrl-C and SIGTERM save before they stop; "
+    "--resume continues exactly. Several processes: torchrun --nproc-per-node 2 -m vonet train EXPERIMENT ..."
 )
 
 

@@ -9,11 +9,12 @@ from vonet.data.video import Videos
 from vonet.errors import BadInput
 
 LOOKED_AT = 8
-"""Videos of a set, spread over it, whose first frames are looked at."""
+"""Number of videos of a set whose first frames are checked, spread over the set."""
 LOOKED_AT_PIXELS = 128
-"""Rows and columns of a frame, about."""
+"""Approximate number of rows and columns of a frame that are checked."""
 COLOURLESS, SHARE = 12, 0.995
-"""A pixel counts as grey if its channels differ by at most so many levels, a frame if this share of its pixels is."""
+"""A pixel counts as grey if its channels differ by at most this many levels, a frame if at least this share of its
+pixels is grey."""
 
 
 def is_grey(frames: UInt8[np.ndarray, "*any H W 3"]) -> bool:

@@ -70,7 +70,7 @@ def _open(path: Path, limits: Limits = DEFAULT_LIMITS) -> tuple[Any, Any]:
 
 
 HONEST = ("matroska,webm", "mov,mp4,m4a,3gp,3g2,mj2", "avi")
-"""Kinds of files whose headers tell how long the video is; of others FFmpeg guesses it, sometimes wildly."""
+"""File formats whose headers state the duration of the video; for others FFmpeg guesses it, sometimes far off."""
 
 
 def _ends_early(stream: Any, last: Any) -> bool:

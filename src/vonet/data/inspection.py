@@ -18,7 +18,7 @@ from vonet.data.work import check_workers, for_each
 from vonet.errors import BadInput
 
 LOOKED_AT = 8
-"""How many videos are decoded to see their ids, spread over the set, when not all are."""
+"""Number of videos that are decoded for their ids, spread over the set, unless all are."""
 
 
 @dataclass(frozen=True)

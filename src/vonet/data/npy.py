@@ -9,7 +9,7 @@ from typing import IO
 import numpy as np
 
 LARGEST = 1 << 48
-"""Bytes. No file has more, and 64-bit arithmetic on such numbers is exact."""
+"""Limit in bytes: no file is larger, and 64-bit arithmetic on such numbers is exact."""
 _READERS = {(1, 0): np.lib.format.read_array_header_1_0, (2, 0): np.lib.format.read_array_header_2_0}
 
 

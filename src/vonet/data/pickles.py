@@ -196,7 +196,7 @@ class PickledVideo(Video):
 
     def _squeezed(self, ids: object, shape: tuple[int, ...]) -> np.ndarray:
         if not isinstance(ids, np.ndarray) or ids.dtype.kind not in "ui" or ids.shape not in (shape, (*shape, 1)):
-            raise BadInput(f"'segmentations' of {self.path} are no integers for the {shape} pixels of its frames")
+            raise BadInput(f"'segmentations' of {self.path} are not integers for the {shape} pixels of its frames")
         return ids.reshape(shape)
 
     def __len__(self) -> int:

@@ -33,7 +33,7 @@ from vonet.errors import BadInput, check_choice
 from vonet.writing import DiscRefusal
 
 NAMED = 5
-"""Videos that a note names, at most."""
+"""Largest number of videos that a note names."""
 GREY_VIDEO = "have no colours, which weights that are trained on colours hardly know"
 
 

@@ -12,9 +12,9 @@ from PIL import Image
 Fit = Literal["stretch", "crop", "letterbox"]
 """For frames of another shape: distort them, cut off two sides, or add grey bars on two sides."""
 DEFAULT_FIT: Fit = "stretch"
-"""Nothing of the frame is lost, and no bars are added that a model could take for objects."""
+"""It keeps the whole frame and adds no bars, which a model could take for objects."""
 GREY = 128
-"""Of the bars."""
+"""Grey level of the bars."""
 
 
 @dataclass(frozen=True)
@@ -59,9 +59,9 @@ def fitting(frame: tuple[int, int], picture: tuple[int, int], fit: Fit) -> Fitti
 
 
 MOST_DISTORTED = 2.5
-"""Ratio of two shapes above which stretching makes objects hard to recognise."""
+"""Ratio of two aspect ratios above which stretching makes objects hard to recognise."""
 LEAST_SEEN = 0.5
-"""Share of a frame that cropping should leave."""
+"""Smallest share of a frame that cropping should leave."""
 
 
 def distortion(frame: tuple[int, int], picture: tuple[int, int]) -> float:

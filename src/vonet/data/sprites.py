@@ -26,7 +26,7 @@ class SpritesConfig:
     """Side of the frames, in pixels."""
     frames: int = 12
     objects: tuple[int, int] = (2, 3)
-    """Fewest and most."""
+    """Smallest and largest number of objects."""
     seed: int = 0
 
     def __post_init__(self) -> None:

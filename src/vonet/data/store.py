@@ -55,7 +55,7 @@ BROKEN = (
     zlib.error,
     struct.error,
 )
-"""What zipfile, numpy and json raise on damaged files."""
+"""Exceptions that zipfile, numpy and json raise on damaged files."""
 ID_TYPES = (np.uint8, np.uint16, np.uint32)
 
 

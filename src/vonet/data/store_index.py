@@ -16,7 +16,7 @@ from vonet.errors import BadInput
 FORMAT, VERSION = "vonet-store", 1
 INDEX = "index.json"
 LONGEST, WIDEST, LARGEST = 1 << 31, 1 << 16, 1 << 48
-"""Frames of a video, pixels of a side, and bytes of a file, at most."""
+"""Largest number of frames of a video, pixels of a side, and bytes of a file."""
 KINDS = {"str": str, "int": int, "bool": bool}
 
 

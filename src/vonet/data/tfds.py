@@ -231,7 +231,7 @@ class Annotations(Mapping[str, np.ndarray]):
         try:
             return values.reshape(shape)
         except ValueError:
-            raise BadInput(f"{name} of {self._where} has {values.size} numbers, which are no {shape}") from None
+            raise BadInput(f"{name} of {self._where} has {values.size} numbers, not the shape {shape}") from None
 
 
 def _texts(values: Sequence[memoryview]) -> np.ndarray:

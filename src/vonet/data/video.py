@@ -42,7 +42,7 @@ class Video(ABC):
     """
 
     can_be_read_again = True
-    """False for what passes by, such as a camera."""
+    """False for sources that can be read only once, such as a camera."""
 
     def __init__(self, name: str, split: str = "train"):
         self.name = name.encode("utf-8", "replace").decode()  # names of files may hold anything

@@ -26,7 +26,7 @@ Job = TypeVar("Job")
 Result = TypeVar("Result")
 
 WAKE_SECONDS = 0.2
-"""How long the wait for workers takes before it looks for signals again."""
+"""Seconds to wait for workers before signals are checked again."""
 
 
 def cores() -> int:

@@ -50,7 +50,7 @@ class Confusion:
         return self.true != BACKGROUND
 
     def frame(self, t: int) -> Confusion:
-        """One frame as a video of its own."""
+        """One frame as a separate video."""
         counts = self.counts[t]
         rows, columns = counts.any(axis=1), counts.any(axis=0)
         return Confusion(self.true[rows], self.predicted[columns], counts[rows][:, columns][None])
@@ -358,7 +358,7 @@ def slots_per_object(table: Confusion, null: int | None = None) -> float:
     """Number of predicted segments that share an object: 1 / Σ share², the inverse Simpson index.
 
     Args:
-        table: Of the video.
+        table: Confusion table of the video.
         null: The predicted id that does not count as a segment; None: all ids count.
 
     Returns:
@@ -372,7 +372,7 @@ def whole_objects(table: Confusion, null: int | None = None, at_least: float = 0
     """Share of objects that one predicted segment covers well.
 
     Args:
-        table: Of the video.
+        table: Confusion table of the video.
         null: The predicted id that does not count as a segment; None: all ids count.
         at_least: The smallest IoU that counts as covered.
 

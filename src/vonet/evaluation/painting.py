@@ -23,7 +23,7 @@ from vonet.evaluation.run import fresh_state
 from vonet.interface import Clip, ExplainingModel, device_of, frames_tensor
 
 SOURCES = {"posterior": "reconstruction", "prior": "forecast"}
-"""What a picture is painted from, and its name in an `Explanation`."""
+"""Kinds of reconstructions, and their names in an `Explanation`."""
 
 
 @dataclass(frozen=True)

@@ -15,7 +15,7 @@ from vonet.interface import Enlargement
 
 MIXTURE = "mixture (no learning)"
 REFERENCES = (*TRIVIAL, MIXTURE)
-"""Methods without learning, as they are called in tables. A model must beat them to have learned about objects."""
+"""Methods without learning, by their names in tables. A model must beat them to have learned about objects."""
 LARGEST = 64
 """Longer side of the frames that the mixture gets, in pixels: larger videos are reduced to it."""
 

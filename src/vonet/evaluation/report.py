@@ -22,7 +22,7 @@ from vonet.writing import csv_cell, only_writer, remove_abandoned, written_aside
 
 HEADLINES = ("fg_ari", "miou")
 EVALUATION = "evaluation"
-"""The folder beside the weights in which scores lie."""
+"""The folder beside the weights that holds scores."""
 HEADING = ("experiment", "data", "split", "videos", "protocol", "seeds", "slots", "masks")
 
 
@@ -163,7 +163,7 @@ EXPECTED: dict[str, Any] = {
     "milliseconds": float | None,
     "rows": list[Mapping[str, Any]],
 }
-"""Types of the values in the files of `vonet evaluate`, where they are there."""
+"""Types of the values in the files of `vonet evaluate`; values may be missing."""
 
 
 def read_evaluation(path: Path) -> dict[str, Any]:

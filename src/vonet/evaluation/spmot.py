@@ -120,7 +120,7 @@ class ClipTracking:
         self._events = require_motmetrics().MOTAccumulator()
 
     def add(self, true_ids: Integer[np.ndarray, "T H W"], predicted_ids: Integer[np.ndarray, "T H W"]) -> None:
-        """The next frames of the clip. A true id of 0 is the background, a predicted id of 0 is no segment."""
+        """The next frames of the clip. A true id of 0 is the background; a predicted id of 0 means no segment."""
         for true, predicted in zip(true_ids, predicted_ids, strict=True):
             if self._frames >= FIRST_SCORED:
                 objects, segments, iou = frame_overlaps(true, predicted)
@@ -169,7 +169,7 @@ def frame_overlaps(
 
 
 def count_events(true_ids: Any, predicted_ids: Any) -> TrackingCounts:
-    """The events of one clip, ids `10 H W`. Predicted ids are slots or labels; 0 is no segment."""
+    """The events of one clip, ids `10 H W`. Predicted ids are slots or labels; 0 means no segment."""
     true_ids, predicted_ids = np.asarray(true_ids), np.asarray(predicted_ids)
     if true_ids.shape != predicted_ids.shape or true_ids.ndim != 3 or len(true_ids) != CLIP_FRAMES:
         raise BadInput(

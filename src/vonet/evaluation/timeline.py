@@ -14,7 +14,8 @@ from vonet.evaluation import metrics
 from vonet.interface import NULL
 
 FRAGMENTED = 1.5
-"""An object shared by more segments than this counts as fragmented: say one with four fifths, another with the rest."""
+"""An object that is shared by more segments than this counts as fragmented, for example if one segment has four fifths
+and another the rest."""
 
 
 @dataclass(frozen=True)

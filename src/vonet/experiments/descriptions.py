@@ -15,7 +15,7 @@ from vonet.experiments import registry
 from vonet.experiments.experiment import Experiment
 
 LARGEST_INTEGER = 10**9
-"""Of any option, and with the other sign the smallest."""
+"""Largest absolute value of an integer option."""
 
 
 def described(value: Any) -> Any:

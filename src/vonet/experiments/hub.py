@@ -27,7 +27,7 @@ def fetch(name: str, file: str) -> Path:
         paths = [Path(hub.hf_hub_download(repository, wanted, revision=revision or None)) for wanted in (SUMS, file)]
     sums, found = paths
     if f"{sum_of(found)}  {file}" not in sums.read_text(encoding="utf-8").splitlines():
-        raise BadInput(f"{file} of {name} does not have the sum that {SUMS} tells: get it again, or ask its owner")
+        raise BadInput(f"{file} of {name} does not have the checksum in {SUMS}: get it again, or ask its owner")
     return found
 
 

@@ -39,7 +39,7 @@ _SINGLE_FRAMES = {
 }
 
 METHODS = tuple(_TABLE)
-"""Of table 1."""
+"""The methods of Table 1."""
 
 
 def scores(method: str, level: str) -> dict[str, tuple[float, float]]:

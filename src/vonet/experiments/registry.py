@@ -16,9 +16,9 @@ from vonet.experiments.experiment import Experiment, parts
 from vonet.experiments.paper_scores import LEVELS
 
 BASELINES = ("monet", "vimon", "scalor", "savi", "steve", "simone")
-"""The networks that the paper compares with."""
+"""The methods that the paper compares with."""
 ABLATIONS = ("wo-unet", "kl-20", "kl-200", "kl-20k", "wo-kld", "wo-klbal", "wo-replay")
-"""Of the paper, in its order; `experiments/ablations.py` builds them."""
+"""The paper's ablations, in its order; `experiments/ablations.py` builds them."""
 
 
 @dataclass(frozen=True)
@@ -99,7 +99,7 @@ _PARTS = {
     "training.replay": ("ReplayConfig",),
     "experiments.experiment": ("Experiment",),
 }
-"""The parts of which descriptions are made, by module. Weights are read by these names."""
+"""The parts that descriptions may contain, by module. Weights are loaded by these names."""
 
 _HOMES = {part: module for module, names_ in _PARTS.items() for part in names_}
 

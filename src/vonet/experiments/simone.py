@@ -10,7 +10,7 @@ from vonet.training.config import TrainingConfig
 from vonet.training.optimizer import GroupConfig, OptimizerConfig
 
 FRAMES = 24
-"""Of a video, and so of a segment."""
+"""Frames of a video, and so of a segment."""
 
 
 def _training(updates: int, batch: int, rate: Schedule) -> TrainingConfig:

@@ -18,9 +18,9 @@ from vonet.experiments import registry
 from vonet.experiments.experiment import Experiment, parts
 
 MOST_PARAMETERS = 10_000
-"""Tensors of a model, not their elements."""
+"""Largest number of parameter tensors of a model, not of their elements."""
 MOST_ELEMENTS = 5_000_000_000
-"""Elements of all parameters and buffers: 20 GB in float32."""
+"""Largest number of elements of all parameters and buffers: 20 GB in float32."""
 
 
 def trial_model(experiment: Experiment, most_parameters: int = MOST_PARAMETERS) -> Any | None:

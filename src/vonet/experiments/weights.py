@@ -26,11 +26,13 @@ from vonet.writing import save_tensors, written_aside
 
 WEIGHTS, CONFIG = "model.safetensors", "config.json"
 FORMAT = "1"
-"""Of the description in the file. Files of vonet 0.x have none: their parts had other names and options."""
+"""Version of the description in the file. Files of vonet 0.x have none, because their parts had other names and
+options."""
 SHIPPED = Path(__file__).parents[1] / "pretrained"
 """A folder for each model that comes with the package."""
 DEFAULT = "mixture"
-"""The default method of `vonet segment`: no trained model of ours is better yet on videos it was not tuned on."""
+"""The default method of `vonet segment`, because none of our trained models is better yet on videos it was not tuned
+on."""
 OTHER_VERSION = "Another version of vonet wrote it. Use that version, or train again with this one"
 
 

@@ -18,7 +18,7 @@ from vonet.figures.sheet import colours
 from vonet.writing import written_aside
 
 Score = tuple[float, float | None]
-"""Mean and, where there is one, standard deviation."""
+"""Mean and, if there is one, standard deviation."""
 
 
 @dataclass

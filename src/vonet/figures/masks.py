@@ -19,9 +19,9 @@ from vonet.interface import Clip, device_of, frames_tensor, segment_ids
 
 COLUMNS = 12
 LABEL = 18
-"""Letters of a video's name that are shown, from its end."""
+"""Number of characters of a video's name that are shown, from its end."""
 FRAMES = 24
-"""Of each video: a sheet of long ones would be all alike, and their masks fill the memory."""
+"""Number of frames per video; more frames of a long video would look alike, and their masks would fill the memory."""
 
 
 @torch.no_grad()

@@ -14,7 +14,7 @@ from vonet.figures.sheet import GREY, colours
 from vonet.interface import NULL, background_ids, extents
 
 BACKGROUND, FIRST_OBJECT = 1, 2
-"""Numbers. 0 is where no slot is probable enough."""
+"""Numbers for colours; 0 means that no slot is probable enough."""
 
 
 def paints(largest: int) -> UInt8[np.ndarray, "numbers 3"]:

@@ -22,7 +22,7 @@ PARTS = {
     "kl-200": "KL / 200",
     "kl-20k": "KL / 20k",
 }
-"""What ablations change."""
+"""Names for what ablations change."""
 
 
 def spoken_method(name: str) -> str:
@@ -37,7 +37,7 @@ def spoken_method(name: str) -> str:
 
 
 def plain_name(reference: str) -> str:
-    """Name of a method without learning, without the suffix "(no learning)", where the context says so."""
+    """Removes the suffix "(no learning)" from a name, for places where the context already says it."""
     return reference.removesuffix(" (no learning)")
 
 

@@ -8,9 +8,9 @@ from jaxtyping import Bool, Integer, UInt8
 from vonet.figures.sheet import colours
 
 LINES_PER_PICTURE = 400
-"""The lines are as thick as so small a part of the shorter side."""
+"""The thickness of lines is the shorter side divided by this."""
 STRIP = 1 << 20
-"""Pixels that are mixed at a time: a picture of any size needs little more memory than itself."""
+"""Number of pixels that are blended at a time, so that a picture of any size needs little more memory than itself."""
 
 
 def id_colours(largest: int) -> UInt8[np.ndarray, "ids 3"]:

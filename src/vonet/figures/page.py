@@ -33,7 +33,7 @@ from vonet.writing import written_aside
 
 SCRIPTS = ("dom.js", "charts.js", "scores.js", "timeline.js", "viewer.js", "report.js")
 FACTS_OF_THE_DATA = ("slots_used", "true_stability")
-"""Neither more nor less of these is better."""
+"""Properties of the data, for which neither more nor less is better."""
 LOSSLESS_PIXELS = 150_000
 CURVE_POINTS = 300
 
@@ -52,8 +52,8 @@ class Method:
 
 @dataclass(frozen=True)
 class Contents:
-    """title, summary: Of the experiment. facts: Names and values, as text. verdict: Of the evaluation, if there is one.
-    log: Entries of the run's log."""
+    """title, summary: Texts about the experiment. facts: Names and values, as text. verdict: Verdict of the
+    evaluation, if there is one. log: Entries of the run's log."""
 
     title: str
     summary: str

@@ -29,7 +29,7 @@ STYLE: dict[Any, Any] = {
     "pdf.fonttype": 42,  # letters stay letters, which publishers ask for
 }
 WIDTH = 7.0
-"""Inches: the width of a page's text."""
+"""Width of a page's text, in inches."""
 GAP = 3
 """Pixels between the pictures of a sheet."""
 

@@ -95,7 +95,7 @@ def run_data(folder: Path | None) -> Path:
 
 
 def validation_or_all(videos: Videos, split: str | None) -> Videos:
-    """The videos of a split; by default of `validation`, or all where there is no such split."""
+    """The videos of a split; by default of `validation`, or all if there is no such split."""
     return videos.in_split(split or ("validation" if "validation" in videos.splits else None))
 
 

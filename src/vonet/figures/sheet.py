@@ -16,9 +16,10 @@ PALETTE = (
     *("d62728", "1f77b4", "2ca02c", "ff7f0e", "9467bd", "17becf", "e377c2", "bcbd22"),
     *("6814f8", "f82cec", "8c5c14", "14ec14", "14ecb0", "f8988c", "1450e0", "ec1474"),
 )
-"""Colours that eyes and printers tell apart, none of them grey: at least 27 units of CIELAB between any two."""
+"""Colours that are easy to distinguish on screen and in print, none of them grey: at least 27 units of CIELAB between
+any two."""
 GREY = 150
-"""The level of background."""
+"""Grey level of the background."""
 
 
 def colours(count: int) -> UInt8[np.ndarray, "count 3"]:

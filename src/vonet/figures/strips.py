@@ -1,4 +1,5 @@
-"""The paper's pictures of what a model does: masks over time, foregrounds alone, reconstructions, and KLD curves."""
+"""The paper's figures of a model's behaviour: masks over time, only the foregrounds, reconstructions, and KLD
+curves."""
 
 from __future__ import annotations
 
@@ -17,10 +18,10 @@ EVERY = 2
 """Every other frame is shown."""
 COLUMNS = 12
 SIDE = 160
-"""Pixels of the longer side of a picture, at least: enough for thin lines."""
+"""Smallest length of a picture's longer side, in pixels: enough for thin lines."""
 OPACITY = 0.7
 NOTHING = 232
-"""The grey of what is left out."""
+"""Grey level of the parts that are left out."""
 RECONSTRUCTIONS, IN_A_ROW = 8, 2
 
 

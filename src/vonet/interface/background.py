@@ -16,11 +16,11 @@ from jaxtyping import Integer
 from vonet.interface.segmentation import NULL
 
 MIN_AREA = 0.03
-"""Of the pixels of the video: what covers less is no background."""
+"""Smallest share of the video's pixels that a background segment covers."""
 MIN_BORDER = 0.2
-"""Of the frame's border, over the video: enough to be background."""
+"""Share of the frame's border, over the video, that makes a segment background."""
 MIN_SIDES = 0.1
-"""Of two opposite sides of the frame, each: enough as well."""
+"""Share of each of two opposite sides of the frame that also makes a segment background."""
 
 
 @dataclass(frozen=True)

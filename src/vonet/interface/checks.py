@@ -35,7 +35,7 @@ def check_frames(frames: Tensor, dimensions: str) -> None:
 
 
 MOST_SLOTS, LARGEST_SIDE = 10_000, 10_000
-"""More slots, or pixels in height or width, take more memory than any machine of today has."""
+"""More slots, or more pixels in height or width, would take more memory than present machines have."""
 
 
 def check_slots(slots: int) -> None:

@@ -182,8 +182,8 @@ class ModelConfig(Protocol):
 
 @runtime_checkable
 class StreamingModel(Protocol[StateT]):
-    """A model that processes a video frame by frame. A model without `step` needs the whole clip and keeps `VideoModel`
-    alone."""
+    """A model that processes a video frame by frame. A model without `step` needs the whole clip and implements only
+    `VideoModel`."""
 
     def initial_state(self, batch: int, slots: int | None = None, generator: torch.Generator | None = None) -> StateT:
         """Fresh slots for new videos.
@@ -199,7 +199,7 @@ class StreamingModel(Protocol[StateT]):
 
         Args:
             frame: `B 3 H W`, floats in [0, 1].
-            state: Before the frame.
+            state: State before the frame.
         """
 
 
@@ -208,9 +208,9 @@ class VideoModel(Protocol[StateT]):
     """The protocol of every model, streaming or not."""
 
     size: tuple[int, int]
-    """Of the frames."""
+    """Height and width of the frames, in pixels."""
     cells: tuple[int, int]
-    """Of the masks, which may be smaller."""
+    """Height and width of the masks, which may be smaller."""
     slots: int
     enlargement: Enlargement
 

@@ -14,7 +14,7 @@ from torch import Tensor
 Enlargement = Literal["nearest", "bilinear"]
 
 MIN_PROBABILITY = 0.3
-"""The paper's rule (appendix, "Segmentation mask"): a pixel whose best slot has no more than this gets no id."""
+"""The paper's rule (appendix, "Segmentation mask"): a pixel whose best slot has at most this probability gets no id."""
 NULL = 0
 """The id of pixels that belong to no slot with enough probability."""
 

@@ -25,12 +25,12 @@ class BackboneConfig:
     """
 
     channels: tuple[int, ...] = (64, 64, 64, 64, 64)
-    """Of the residual blocks."""
+    """Channels of the residual blocks."""
     strides: tuple[int, ...] = (2, 1, 1, 1, 1)
     feature_dim: int = 128
     groups: int = 8
-    """Of the group norm, which stands where the authors' code has batch norm: a frame's features must not depend on
-    the other frames of the batch."""
+    """Groups of the group norm. It replaces the batch norm of the authors' code, because a frame's features must not
+    depend on the other frames of the batch."""
 
     def __post_init__(self) -> None:
         if len(self.channels) != len(self.strides):

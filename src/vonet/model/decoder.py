@@ -36,9 +36,9 @@ class TokenDecoderConfig:
     memory_hidden: int = 256
     """Width of the hidden layer of the MLP that prepares the slots for cross-attention."""
     even_vocabulary: bool = False
-    """Add the loss `vocabulary`, by which the dVAE uses its token kinds more evenly. Not in the paper; without it, few
-    kinds are used where frames are small and mostly background (docs/log/tokens.md). Its gradient reaches the dVAE
-    alone."""
+    """Add the loss `vocabulary`, which makes the dVAE use its vocabulary more evenly. Not in the paper; without it, few
+    different tokens are used if frames are small and mostly background (docs/log/tokens.md). Its gradient reaches only
+    the dVAE."""
 
     @property
     def losses(self) -> tuple[str, ...]:

@@ -23,7 +23,7 @@ class BalancedKLConfig:
     """KL balancing (paper, equation 10): the prior is trained with a larger weight than the posterior."""
 
     kappa: float = 0.7
-    """Share of the gradient that pulls the prior towards the posterior."""
+    """Share of the gradient that moves the prior towards the posterior."""
 
     def __call__(self, posterior: Gaussian, prior: Gaussian) -> Float[Tensor, "*any"]:
         """The value of KL(posterior ‖ prior), with a larger gradient for the prior than for the posterior."""
@@ -55,8 +55,8 @@ class SequentialVAEConfig:
     prior: PriorConfig | None = field(default_factory=PriorConfig)
     """None: no prior and no KL divergence (the paper's ablation W = ∞)."""
     initial_log_std: float = 0.0
-    """Initial log standard deviation of posterior and prior. 0 is the authors'. −2 adds less noise to the slots at the
-    start, which short trainings need."""
+    """Initial log standard deviation of posterior and prior. 0 is the authors' value; −2 adds less noise to the slots
+    at the start, which short trainings need."""
 
 
 class Prior(nn.Module):

@@ -27,7 +27,7 @@ from vonet.errors import BadInput
 
 CAMERA = "camera:"
 SECONDS_TO_OPEN, SECONDS_TO_READ = 20.0, 20.0
-"""After which a stream that gives no frame is given up."""
+"""Seconds after which a stream without frames is given up."""
 
 
 @dataclass(frozen=True)

@@ -21,12 +21,13 @@ from vonet.serving.tracks import Row, Tracks
 
 Background = Literal["drop", "keep"]
 Reason = Literal["background", "thin", "small", "brief"]
-"""Why a segment is no object."""
+"""Why a segment is not an object."""
 
 MIN_CORE = 0.1
-"""A segment with a smaller share of its pixels inside is thin: a rim of mixed colours around an object, a highlight."""
+"""A segment with a smaller share of its pixels inside is thin, such as a rim of mixed colours around an object, or a
+highlight."""
 MIN_OVERLAP = 0.5
-"""Intersection over union, over the video, with which a segment is counted as a true object."""
+"""Smallest intersection over union, over the video, with which a segment matches a true object."""
 
 
 @dataclass(frozen=True, kw_only=True)

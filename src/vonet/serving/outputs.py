@@ -142,7 +142,7 @@ def _even(side: float) -> int:
 
 
 LARGEST_ID = 255
-"""Of a picture with a palette."""
+"""Largest id of a picture with a palette."""
 
 
 class Davis(Writer):

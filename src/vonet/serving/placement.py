@@ -14,7 +14,8 @@ from vonet.data.resize import Fit, Fitting, resized
 from vonet.interface import NULL, Enlargement, frames_tensor, label_ids, slot_ids
 
 STRIP_BYTES = 512 << 10
-"""Of masks that are enlarged at a time: frames of any size fit into memory, and each strip into a cache."""
+"""Bytes of masks that are enlarged at a time, so that frames of any size fit into memory, and each strip into a
+cache."""
 
 
 def placed(pixels: UInt8[np.ndarray, "h w 3"], picture: tuple[int, int], fit: Fit) -> Float[Tensor, "3 H W"]:

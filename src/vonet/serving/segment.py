@@ -183,8 +183,8 @@ def segment_to_files(
 ) -> list[Segmented]:
     """Segment videos into files.
 
-    Each video gets a folder of its own below `out`, which appears when it is complete. Ctrl-C ends the current video at
-    the present frame; its files are complete up to there. A video that cannot be read is reported as a problem, and the
+    Each video gets its own folder below `out`, which appears when it is complete. Ctrl-C ends the current video at the
+    present frame; its files are complete up to there. A video that cannot be read is reported as a problem, and the
     others are still segmented.
 
     Args:

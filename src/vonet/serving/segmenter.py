@@ -28,8 +28,8 @@ from vonet.serving.tracks import Track, Tracks, without
 class SegmentedFrame:
     """One frame and its segments.
 
-    Slot k has the id k + 1, unless the model has labels of its own (SCALOR). The same id is the same object in all
-    frames of a video.
+    Slot k has the id k + 1, unless the model has its own labels (SCALOR). The same id is the same object in all frames
+    of a video.
     """
 
     video: str

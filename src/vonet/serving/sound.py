@@ -10,10 +10,10 @@ from typing import Any
 
 CODEC = "aac"
 RATES = (8000, 11025, 12000, 16000, 22050, 24000, 32000, 44100, 48000)
-"""Samples per second that the codec takes and players play."""
+"""Sample rates that the codec accepts and players support."""
 
 FAR = 10.0
-"""Seconds into the file from which it is worth to jump there."""
+"""Seconds into the file from which seeking is worthwhile."""
 
 
 class Sound:
@@ -55,7 +55,7 @@ class Sound:
         self._frames.close()
 
     def _decoded(self) -> Generator[tuple[float, Any], None, None]:
-        """Frames of samples, and the time at which each begins. Damage ends the sound, and `problem` says so."""
+        """Frames of samples, and the time at which each begins. Damage ends the sound, and `problem` describes it."""
         import av
 
         try:

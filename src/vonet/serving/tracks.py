@@ -66,7 +66,7 @@ class _Sums:
 
 
 GRID = 64
-"""Rows and columns, at most, of the grid on which it is seen how thin a segment is."""
+"""Largest number of rows and columns of the grid on which the thickness of a segment is measured."""
 
 
 class Tracks:

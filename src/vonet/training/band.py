@@ -17,7 +17,7 @@ from collections import deque
 from typing import Any
 
 WINDOW, FIRST = 100, 10
-"""Losses that the band remembers, and those after which it is known."""
+"""Number of losses that the band remembers, and number of losses after which it is known."""
 WIDTH, FIRST_WIDTH = 10.0, 1_000.0
 
 

@@ -11,7 +11,7 @@ from vonet.writing import written_aside
 
 MASKS = "masks"
 WANDB_ID = "wandb-id.txt"
-"""Beside the run's log: a resumed run goes on under the same name."""
+"""File beside the run's log, with which a resumed run continues under the same name."""
 
 
 @runtime_checkable

@@ -42,11 +42,11 @@ class Observed(Protocol):
 
     training: Training
     updates: int
-    """Where the training ends."""
+    """Number of updates at which the training ends."""
     seconds: float
-    """Of training so far, resumed parts included."""
+    """Seconds of training so far, including resumed parts."""
     stepping: float
-    """Seconds of the updates of this process."""
+    """Seconds that updates of this process took."""
 
 
 class Callback:

@@ -20,7 +20,7 @@ from torch import distributed, nn
 from vonet.errors import BadInput
 
 PATIENCE = timedelta(hours=12)
-"""How long processes wait for each other: one may evaluate, or have longer videos."""
+"""How long processes wait for each other, since one may evaluate or have longer videos."""
 
 
 @dataclass(frozen=True)

@@ -40,7 +40,7 @@ def read(path: Path) -> list[dict[str, Any]]:
     try:
         text = path.read_text(encoding="utf-8", errors="replace") if path.exists() else ""
     except OSError as error:
-        raise BadInput(f"{path} cannot be read ({error.strerror}): delete it to go on without it") from None
+        raise BadInput(f"{path} cannot be read ({error.strerror}): delete it to continue without it") from None
     entries: list[dict[str, Any]] = []
     for line in text.splitlines():
         try:

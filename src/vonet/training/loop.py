@@ -22,7 +22,7 @@ from vonet.training.replay import Replay
 from vonet.training.segments import Footage, Memory, Segments, Windows
 
 TOKENS_EVERY = 10
-"""Updates between counts of the token kinds in use: a count costs a forward pass of the dVAE's encoder."""
+"""Updates between counts of the tokens in use, because a count costs a forward pass of the dVAE's encoder."""
 
 
 class NotFinite(BadInput):
@@ -40,9 +40,9 @@ class Update:
     largest_slot: float = 0.0
     """Share of the pixels that the largest slot of a segment takes. Near 1, one slot takes all."""
     token_kinds: int | None = None
-    """Kinds of tokens that occurred in the batch when they were last counted. None: a model without tokens."""
+    """Number of different tokens in the batch when they were last counted. None: a model without tokens."""
     vocabulary: int | None = None
-    """Kinds of tokens that could occur."""
+    """Size of the vocabulary."""
 
 
 class Training:
@@ -206,7 +206,7 @@ class Training:
         torch.manual_seed(int(numbers.generate_state(1)[0]))
 
     def _recall_what_all_share(self, memory: Memory) -> dict[str, dict[str, Tensor]]:
-        """Restores what is the same in every process. Returns all tensors, grouped by part."""
+        """Restores the state that is the same in every process. Returns all tensors, grouped by part."""
         tensors, facts = memory
         names = ("segments", "model", "averaged", "optimizer", "random")
         parts: dict[str, dict[str, Tensor]] = {name: {} for name in names}

@@ -20,9 +20,9 @@ from vonet.training.distributed import Processes, any_process
 Precision = Literal["float32", "bfloat16"]
 Choice = Literal["auto", "float32", "bfloat16"]
 WORTH_IT = 1.1
-"""With less gain than this, `auto` stays with float32."""
+"""Smallest speed-up for which `auto` chooses bfloat16."""
 SEGMENTS = 8
-"""The probe's batch has at most this many."""
+"""Largest number of segments in the batch of the speed test."""
 
 
 def choose(choice: Choice, model: Any, config: TrainingConfig, processes: Processes) -> Precision:

@@ -46,10 +46,10 @@ from vonet.training.segments import Footage
 from vonet.writing import DiscRefusal, only_writer, remove_abandoned
 
 MAY_CHANGE = ("experiment.training.optimizer.groups.", "experiment.training.optimizer.largest ")
-"""Options that may be other ones when a run goes back to its good checkpoint: learning rates and clipping."""
+"""Options that may change when a run goes back to its good checkpoint: learning rates and clipping."""
 
 SCRATCH = "scratch"
-"""In place of weights to start from: random ones."""
+"""Stands for random initial weights."""
 
 
 @dataclass(frozen=True)
@@ -92,7 +92,7 @@ class TrainOptions:
 
 
 BackTo = Literal["good"]
-"""Where a run resumes, if not from its last checkpoint: the last one from before the loss left its band."""
+"""Where a run resumes, if not from its last checkpoint: the last checkpoint before the loss left its band."""
 
 
 def train(

@@ -37,7 +37,7 @@ class BroadcastDecoderConfig:
     reduction: int = 1
     """The frame is reconstructed at its size divided by this."""
     enlargement: Enlargement = "bilinear"
-    """How the attention masks reach that size."""
+    """How the attention masks are enlarged to that size."""
 
     def __post_init__(self) -> None:
         check_choice("reading", self.reading, Reading)

@@ -21,7 +21,7 @@ from vonet.blocks.precision import halved
 
 CELLS_AT_ONCE = 10_240
 LARGEST_KEPT = 64 * 2**20
-"""Bytes. Layers that take more are computed again in the backward pass, which costs a fifth of its time."""
+"""Limit in bytes: activations that take more are recomputed in the backward pass, which costs a fifth of its time."""
 
 
 def paint_cells(

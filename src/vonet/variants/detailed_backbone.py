@@ -28,7 +28,7 @@ class DetailedBackboneConfig(BackboneConfig):
     """The paper's backbone with details of the pixels added at the frame's size."""
 
     detail_channels: int = 16
-    """Of the convolutions of the pixels."""
+    """Channels of the convolutions of the pixels."""
 
     def build(self, size: tuple[int, int]) -> DetailedBackbone:
         return DetailedBackbone(self, size)

@@ -27,8 +27,8 @@ class MaskPoolingConfig(SlotEncoderConfig):
     """y = the mean of the values, weighted by the mask."""
 
     smallest_area: float = 1e-6
-    """Cells; a mask with less area pools the values in proportion to its area. 1 or 2 cells let spare slots stay empty;
-    more also weakens small objects."""
+    """In cells. A mask with less area pools the values in proportion to its area. With 1 or 2 cells unused slots stay
+    empty; more also weakens small objects."""
 
     def __post_init__(self) -> None:
         if not self.smallest_area > 0:

@@ -24,7 +24,7 @@ class NormedAttentionConfig:
     """Scalar products of layer-normed keys and contexts."""
 
     scale: float = 0.4
-    """Of the scalar products of keys and contexts that have mean 0 and variance 1."""
+    """Scale of the scalar products of keys and contexts, which have mean 0 and variance 1."""
 
     def build(self, feature_dim: int, slot_dim: int, size: tuple[int, int]) -> NormedAttention:
         return NormedAttention(self, feature_dim, slot_dim)

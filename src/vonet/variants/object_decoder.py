@@ -46,7 +46,7 @@ class PicturePositionsConfig:
     """Position of a cell in the picture, the same for all slots."""
 
     frequencies: int = 3
-    """Beside (y, x) in [−1, 1] their sines and cosines at π/2 · 2^k, for so many k from 0 on."""
+    """Number of frequencies π/2 · 2^k, k from 0 on, whose sines and cosines are appended to (y, x) in [−1, 1]."""
 
     def build(self, width: int, size: tuple[int, int]) -> PicturePositions:
         return PicturePositions(self, width, size)
@@ -79,13 +79,13 @@ class SlotPositionsConfig:
     and a slot that sees two objects has no useful centre."""
 
     frequencies: int = 3
-    """Of the position in the picture."""
+    """Frequencies for the position in the picture."""
     own_frequencies: int = 2
-    """Of the position as seen from the slot."""
+    """Frequencies for the position relative to the slot."""
     smallest: float = 0.1
-    """The least extent of a slot, where the picture reaches from −1 to 1."""
+    """Smallest extent of a slot, where the picture spans −1 to 1."""
     reach: float = 3.0
-    """In extents; beyond, positions no longer change."""
+    """In extents; beyond this distance, positions no longer change."""
 
     def build(self, width: int, size: tuple[int, int]) -> SlotPositions:
         return SlotPositions(self, width, size)
@@ -170,8 +170,8 @@ class AlignmentConfig:
     rest."""
 
     sigma: Schedule | None = None
-    """Standard deviation of a pixel's colour around what its slot paints. Less trusts the colours more, and too little
-    turns slots into colours. None: r = alpha, without a look at the pixels."""
+    """Standard deviation of a pixel's colour around its slot's colour. A smaller value trusts the colours more; if it
+    is too small, slots represent colours. None: r = alpha, without using the pixels."""
 
     def __call__(
         self,
@@ -217,8 +217,9 @@ class AreaPriceConfig:
     plain background, and unused slots share it."""
 
     half: float = 1 / 256
-    """Areas well below this share of the picture are nearly free; from there on only their logarithm counts. It should
-    be smaller than an object: with 1/16 two halves of an object cost hardly more than it (docs/log/closeup.md)."""
+    """Areas well below this share of the picture cost nearly nothing; larger areas count by their logarithm. It should
+    be smaller than an object: with 1/16, two halves of an object cost hardly more than the whole
+    (docs/log/closeup.md)."""
 
     def __post_init__(self) -> None:
         if not self.half > 0:
@@ -233,10 +234,10 @@ class ObjectDecoderConfig:
     """Each slot is decoded to a picture and its own mask, with optional losses for masks and colours."""
 
     hidden: tuple[int, ...] = (48, 48, 48)
-    """Layers of the MLP that paints a cell."""
+    """Hidden layers of the MLP that decodes a cell."""
     positions: PicturePositionsConfig | SlotPositionsConfig = field(default_factory=PicturePositionsConfig)
     sigma: float = 0.1
-    """Standard deviation of a colour around what the slots say."""
+    """Standard deviation of a pixel's colour around the reconstruction."""
     reduction: int = 2
     """In training, only every n-th pixel of every n-th row is reconstructed, from a random offset per update. More is
     cheaper and noisier."""

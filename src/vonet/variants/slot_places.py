@@ -31,10 +31,10 @@ class SlotPlacesConfig:
     """The position of a slot is the centre and the extent (y, x) of its last mask, where the picture spans −1 to 1."""
 
     smallest: float = 0.1
-    """The least extent of a slot."""
+    """Smallest extent of a slot."""
     half_area: float = 1 / 256
-    """A mask with this share of the picture moves the place halfway to itself, a smaller one less: an object that is
-    hidden is expected where it was last seen."""
+    """A mask with this share of the picture moves the position halfway to itself, a smaller one less, so a hidden
+    object is expected where it was last seen."""
 
     def __post_init__(self) -> None:
         if not self.smallest > 0:

@@ -15,11 +15,11 @@ class Layer:
     kernel: int
     channels: int
     groups: int
-    """Of the norm."""
+    """Groups of the group norm."""
     stride: int = 1
     padding: int = 0
     enlarge: int = 1
-    """By a pixel shuffle, which leaves enlarge² times fewer channels."""
+    """Factor of the pixel shuffle, which leaves enlarge² times fewer channels."""
 
 
 def down(channels: int, groups: int) -> Layer:

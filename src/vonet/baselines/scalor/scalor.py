@@ -59,15 +59,16 @@ from vonet.interface import (
 from vonet.schedule import Schedule
 
 FEATURES, MASK_CODE, LAYERS = 64, 32, 2
-"""Channels of the features and of the code of what is covered; layers of the ConvLSTM."""
+"""Channels of the features and of the encoded coverage; layers of the ConvLSTM."""
 TRACK, PRIOR = 128, 64
 """Widths of the tracker and of its prior."""
 LARGEST_LOGIT = 8.8
 """Presence stays between 0.00015 and 0.99985."""
 LONGEST_MOVE, EDGE = 0.2, 1.05
-"""How far an object moves in a frame, and where its centre must stay."""
+"""Largest motion of an object per frame, and limits of its centre."""
 COVERED, REFUSED_ABOVE, FOOTPRINT = 0.1, 0.3, 0.3
-"""A proposal is refused if so much of its footprint (mask above 0.3) lies where propagated masks are above 0.1."""
+"""A proposal is refused if at least this share of its footprint (mask above 0.3) lies where propagated masks are above
+0.1."""
 CARRIED_ABOVE, LONGEST_ABSENCE = 0.7, 0.6
 REFUSED_PRIOR = 1e-8
 BELONGS_ABOVE = 0.3
@@ -103,28 +104,29 @@ class SCALORConfig:
     size: tuple[int, int] = (128, 128)
     """Height and width of the frames: 64x64 or 128x128."""
     slots: int = 11
-    """The background and places for so many objects less one, unless asked otherwise; no parameter depends on it."""
+    """Default number of slots: one for the background, the others for objects; no parameter depends on it."""
     grid: int = 8
-    """Cells on a side, 4 or 8, each of which may propose an object."""
+    """Cells per side of the grid, 4 or 8; each cell may propose an object."""
     glimpse: int = 64
     """Side of a glimpse in pixels, 32 or 64."""
     what_dim: int = 64
     background_dim: int = 10
     box: BoxConfig = field(default_factory=BoxConfig)
     sigma: float = 0.1
-    """Standard deviation of a colour around the picture."""
+    """Standard deviation of a pixel's colour around the reconstruction."""
     presence: Schedule = field(default_factory=lambda: Schedule(((0, 0.1), (500, 1e-3))))
     """The prior probability of an object in a cell."""
     cooling: int = 20_000
-    """Updates in which the temperature of presences falls from 1 to ½, where it stays."""
+    """Number of updates in which the temperature of presences falls from 1 to ½, where it stays."""
     cut: int = 30_000
-    """Updates in which no gradient passes from frame to frame through objects."""
+    """Number of updates in which no gradient passes from frame to frame through objects."""
     curriculum: int = 0
-    """Updates in which objects are held to hide the background everywhere, so that they must learn to paint before it
-    can do without them: an option of the authors, off unless asked for, and then 200 updates."""
+    """Number of updates in which objects are assumed to hide the background everywhere, so that objects learn to paint
+    before the background can explain the frame alone. An option of the authors, off by default; they use 200
+    updates."""
     alone: int = 0
-    """Updates in which each frame is by itself, so that nothing is propagated and nothing refused: discovery learns
-    first. Ours."""
+    """Number of updates in which each frame is processed on its own, without propagation and refusals, so that
+    discovery learns first. Our addition."""
 
     losses = ("reconstruction", "what", "where", "depth", "presence", "background")
 
@@ -151,7 +153,7 @@ class Objects(State):
     what: Float[Tensor, "B P what"]
     box: Float[Tensor, "B P 4"]
     move: Float[Tensor, "B P 4"]
-    """The four raw numbers from which the last box came."""
+    """The four raw numbers that gave the last box."""
     depth: Float[Tensor, "B P 1"]
     presence: Float[Tensor, "B P 1"]
     absence: Float[Tensor, "B P 1"]
@@ -176,7 +178,7 @@ class SCALORState(Objects):
     background_hidden: Float[Tensor, "B _"]
     names_given: Int[Tensor, " B"]
     seen: Bool[Tensor, " B"]
-    """Whether there was a frame before."""
+    """Whether the video had a frame before."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -185,7 +187,8 @@ class SCALORStep(StepOutput):
 
     foreground: Float[Tensor, "B 3 H W"]
     hidden: Float[Tensor, "B 1 H W"]
-    """How much of the background is not seen: α of all objects together, or all of it (`SCALORConfig.curriculum`)."""
+    """Share of the background that is hidden: the joint α of all objects, or 1 everywhere
+    (`SCALORConfig.curriculum`)."""
     background: Float[Tensor, "B Z"]
     kl_what: Float[Tensor, " B"]
     kl_where: Float[Tensor, " B"]

@@ -25,10 +25,10 @@ COLOURS = {
     "cyan": (41, 208, 208),
     "yellow": (255, 238, 51),
 }
-"""CLEVR's eight, as on the screen."""
+"""CLEVR's eight colours, as on the screen."""
 
 Paint = Texture | Float[np.ndarray, " 3"]
-"""A texture, or one colour; linear, not gamma-coded."""
+"""A texture, or one colour; linear, not gamma-encoded."""
 
 FOCAL_LENGTH, SENSOR_WIDTH = 35.0, 32.0
 THROWN_FROM = ((-5.0, -5.0, 1.0), (5.0, 5.0, 5.0))
@@ -212,7 +212,7 @@ def _camera(rng: np.random.Generator, level: Level, frames: int) -> Float[np.nda
 
 
 LOWEST = 0.2
-"""The sine of the least elevation of a camera: from the floor itself one object would hide all others."""
+"""Sine of the lowest camera elevation; from floor level, one object would hide all others."""
 
 
 def _on_dome(rng: np.random.Generator, nearest: float, farthest: float) -> np.ndarray:

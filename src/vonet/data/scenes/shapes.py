@@ -176,7 +176,7 @@ SHAPES: dict[str, tuple[Part, ...]] = {
     ),
     "stairs": tuple(_box((0.3, 0.7, 0.3 * (i + 1)), (0.3 * (i - 1), 0, 0.15 * (i - 2))) for i in range(3)),
 }
-"""Thirty; levels A and B use the first three and the first eleven."""
+"""Thirty shapes; level A uses the first three, level B the first eleven."""
 
 UNSEEN = ("heart", "dumbbell", "stairs")
-"""Kept for the test split of levels C to E."""
+"""Reserved for the test split of levels C to E."""

@@ -115,11 +115,11 @@ PATTERNS: dict[str, Callable[[Points], Mix]] = {
 }
 
 UNSEEN = ("zigzag", "swirl")
-"""Kept for the test split of levels C to E."""
+"""Reserved for the test split of levels C to E."""
 
 
 CENTRED = ("wood", "rays", "rings", "halves", "swirl")
-"""Patterns around the object's own centre."""
+"""Patterns that are centred on the object."""
 
 
 @dataclass(frozen=True)

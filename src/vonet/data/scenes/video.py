@@ -35,7 +35,7 @@ class WorldConfig:
     seed: int = 0
     objects: tuple[int, int] | None = None
     camera_distance: float = 1.0
-    """Of the camera from the origin, as a share of the level's: below 1 it is a close-up."""
+    """Camera distance from the origin, relative to the level's: below 1 it is a close-up."""
 
     def __post_init__(self) -> None:
         if self.level not in LEVELS:
