@@ -129,7 +129,7 @@ def test_spans_in_frames_and_seconds():
         ({"start": 5, "end": 5}, "from 5 to 5 there is no frame"),
         ({"start": "-1"}, "start is '-1'; give a frame"),
         ({"end": "soon"}, "end is 'soon'; give a frame"),
-        ({"every": 0}, "every 0th frame"),
+        ({"every": 0}, "every is 0"),
         ({"rate": 0.0}, "0.0 frames per second"),
     ]:
         with pytest.raises(BadInput, match=words):
