@@ -75,7 +75,7 @@ def test_changed_weights_are_refused(hub, run, tmp_path):
     hub.files[NAME]["model.safetensors"] = bytes(content)
     done = run("-m", "vonet", "segment", "clip.mp4", "--weights", f"hf:{NAME}")
     assert done.returncode == 2
-    assert f"vonet: model.safetensors of hf:{NAME} does not have the sum that SHA256SUMS tells" in done.stderr
+    assert f"vonet: model.safetensors of hf:{NAME} does not have the checksum in SHA256SUMS" in done.stderr
 
 
 @pytest.mark.parametrize(

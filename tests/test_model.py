@@ -514,9 +514,9 @@ BAD_OPTIONS = {
         "is_first is [True, False]; expected a tensor of one boolean per frame: (1, 2)"
     ),
     "vonet.VONetConfig(slots=2.5)": "2.5 slots were asked for; a model needs a whole number of them, 1 to 10000",
-    "broadcast_decoder.BroadcastDecoderConfig(reading='sum')": "reading is 'sum'; possible are 'blend', 'mixture'",
-    "vonet.VONetConfig(enlargement='cubic')": "enlargement is 'cubic'; possible are 'nearest', 'bilinear'",
-    "vimon.ViMONConfig(segments='best')": "segments is 'best'; possible are 'painted', 'found'",
+    "broadcast_decoder.BroadcastDecoderConfig(reading='sum')": "reading is 'sum'; expected one of 'blend', 'mixture'",
+    "vonet.VONetConfig(enlargement='cubic')": "enlargement is 'cubic'; expected one of 'nearest', 'bilinear'",
+    "vimon.ViMONConfig(segments='best')": "segments is 'best'; expected one of 'painted', 'found'",
 }
 
 

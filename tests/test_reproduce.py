@@ -207,16 +207,16 @@ def test_every_training_of_table_1_goes_into_four_processes():
     ("words", "said"),
     [
         ("paper --level a", r"MOVi is not at movi/movi_a/128x128/1.0.0: fetch it first, with gcloud storage cp"),
-        ("paper --level z", r"--level is 'z'; possible are a, b, c, d, e"),
+        ("paper --level z", r"--level is 'z'; expected one of a, b, c, d, e"),
         ("paper --level a --only vonet-movi-b", r"'vonet-movi-b' is not among the experiments: savi-movi-a"),
         ("sprites --gpus 2", r"--gpus is for the paper's trainings: vonet reproduce paper --gpus 2"),
-        ("sprites --on moon", r"--on is 'moon'; possible are local, slurm"),
+        ("sprites --on moon", r"--on is 'moon'; expected one of local, slurm"),
         ("sprites --seeds 0", r"Give --seeds a number of seeds above 0, or --seed the seeds themselves\."),
         ("sprites --workers 0", r"0 workers were asked for; at least 1 is needed"),
         ("sprites --on slurm", r"--on slurm needs sbatch and srun: run it where jobs are submitted"),
         (
             "everything",
-            r"there are no results 'everything'; possible are closeup, tokens, laptop, spmot, sprites, methods",
+            r"there are no results 'everything'; expected one of closeup, tokens, laptop, spmot, sprites, methods",
         ),
     ],
 )

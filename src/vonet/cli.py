@@ -34,7 +34,7 @@ COMMANDS = (
     "reproduce",
     "completion",
 )
-"""Each is a file in commands/."""
+"""Each command is a file in commands/."""
 
 HELP = """\
 usage: vonet [--with YOURS.py] COMMAND [OPTION...]
@@ -51,7 +51,7 @@ vonet COMMAND --help says more. Exit codes: 0 done, 2 a mistake, 130 stopped.
 
 
 def main(words: Sequence[str] | None = None) -> None:
-    """Run the command that the words name; by default those of the process."""
+    """Run the command with the given arguments; by default those of the process."""
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, io.TextIOWrapper):
             stream.reconfigure(errors="replace")  # a terminal that knows few letters is no reason to stop
@@ -83,12 +83,13 @@ def main(words: Sequence[str] | None = None) -> None:
 
 
 def _stop_printing() -> None:
-    """Send what is still to be printed nowhere, or Python would try again at its end, and complain."""
+    """Redirect pending output to the null device; otherwise Python would try to write it again at exit and report an
+    error."""
     os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
 class _Parser(argparse.ArgumentParser):
-    """Its help fits on a screen, and begins with what a newcomer needs."""
+    """A parser whose help fits on one screen and begins with what a newcomer needs."""
 
     def format_help(self) -> str:
         listed = commands_of(self)
@@ -111,7 +112,7 @@ def make_parser() -> argparse.ArgumentParser:
 
 
 def commands_of(parser: argparse.ArgumentParser) -> dict[str, tuple[str, argparse.ArgumentParser]]:
-    """Each command with what it is for and its own parser."""
+    """Each command with its description and its parser."""
     (commands,) = (action for action in parser._actions if isinstance(action, argparse._SubParsersAction))
     about = {choice.dest: choice.help or "" for choice in commands._choices_actions}
     return {name: (about[name], own) for name, own in commands.choices.items()}

@@ -1,4 +1,5 @@
-"""The exception for users' mistakes. Imports nothing heavy, so that commands without torch start at once."""
+"""The exception for mistakes of the user. This module imports nothing heavy, so that commands without torch start at
+once."""
 
 from __future__ import annotations
 
@@ -10,11 +11,11 @@ class BadInput(ValueError):
 
 
 def missing_package(wanted_by: str, *packages: str) -> BadInput:
-    """For an optional part of vonet whose packages are not installed."""
+    """The error if an optional part of vonet lacks its packages."""
     return BadInput(f"{wanted_by} needs {' and '.join(packages)}. Install with: pip install {' '.join(packages)}")
 
 
 def check_choice(option: str, given: str, choices: object) -> None:
-    """Refuse a name that is not among those of a `Literal`."""
+    """Refuse a value that is not among those of a `Literal`."""
     if given not in get_args(choices):
-        raise BadInput(f"{option} is {given!r}; possible are {', '.join(map(repr, get_args(choices)))}")
+        raise BadInput(f"{option} is {given!r}; expected one of {', '.join(map(repr, get_args(choices)))}")

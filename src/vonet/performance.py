@@ -18,8 +18,8 @@ _HEAP = 2**30
 
 
 def keep_freed_memory() -> bool:
-    """Ask glibc to reuse freed blocks instead of giving them back to the system after each operation, and Linux to hold
-    them in pages of 2 MB.
+    """Ask glibc to reuse freed blocks instead of returning them to the system after each operation, and Linux to use 2
+    MB pages for them.
 
     Feature maps are a few megabytes each; by default every one is mapped, zeroed page by page, and unmapped again.
     Keeping them saves 0 to 7 % of a step, depending on the machine, and large pages 2 to 4 % where the system offers
@@ -38,7 +38,7 @@ def keep_freed_memory() -> bool:
 
 
 def _ask_for_huge_pages() -> None:
-    """For the heap and what it grows by next. Feature maps span hundreds of small pages each."""
+    """Requests large pages for the heap and its next growth. Feature maps span hundreds of small pages each."""
     libc = ctypes.CDLL(None)
     libc.malloc.restype = libc.sbrk.restype = ctypes.c_void_p
     libc.malloc.argtypes, libc.free.argtypes = [ctypes.c_size_t], [ctypes.c_void_p]

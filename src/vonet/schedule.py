@@ -16,7 +16,7 @@ Curve = Literal["line", "cosine", "halving"]
 class Schedule:
     """Curves between (update, value) points; constant before the first and after the last.
 
-    A "line" is straight; a "cosine" leaves and arrives level; "halving" changes by the same factor in the same time.
+    "line" interpolates linearly, "cosine" with zero slope at both ends, and "halving" exponentially.
     """
 
     points: tuple[tuple[int, float], ...]

@@ -1,7 +1,8 @@
-"""Writing that survives crashes: atomic files and folders, synced to the disk; one writer per folder; disk errors.
+"""Crash-safe writing: atomic files and folders that are synced to the disk, one writer per folder, and messages for
+disk errors.
 
-A file that matters is written aside, synced, renamed, and then its folder is synced. So after a power loss a reader
-finds the old file or the new one, whole.
+An important file is written to a temporary name, synced and renamed, and then its folder is synced. So after a power
+loss a reader finds either the complete old file or the complete new one.
 """
 
 from __future__ import annotations
@@ -23,15 +24,15 @@ from typing import IO, Any
 from vonet.errors import BadInput
 
 PART = ".part"
-"""How the names of unfinished files end."""
+"""Suffix of unfinished files."""
 LOCK = ".vonet-lock"
-"""The file in a folder that its writer holds locked, and how the names of locks beside folders end."""
+"""Name of the file in a folder that its writer holds locked, and suffix of locks beside folders."""
 FORMULA_SIGNS = ("=", "+", "-", "@", "\t", "\r")
 """Spreadsheets take a cell that begins with one of these for a formula."""
 
 
 class DiscRefusal(BadInput):
-    """The disk is full or read-only. The input is fine."""
+    """The disk is full or read-only. The input is not the cause."""
 
 
 # ---- files and folders ---------------------------------------------------------------------------------------------
@@ -41,8 +42,8 @@ class DiscRefusal(BadInput):
 def written_aside(path: Path, sync: bool = True) -> Iterator[Path]:
     """Yields a temporary path beside `path`. It is renamed to `path` when the block succeeds, else it is removed.
 
-    sync: wait until the disk holds the file and its name. Without it a power loss may leave an empty or torn file under
-        its final name; the caller syncs many files at once (`sync_file_system`) or can do without.
+    sync: wait until the disk holds the file and its name. Without it, a power loss may leave an empty or truncated file
+        under its final name; the caller then syncs many files at once (`sync_file_system`) or accepts the risk.
     """
     aside = path.with_name(f"{path.name}.{os.getpid()}{PART}")
     with disc_refusals(path):
@@ -60,8 +61,8 @@ def written_aside(path: Path, sync: bool = True) -> Iterator[Path]:
 
 @contextmanager
 def folder_written_aside(folder: Path) -> Iterator[Path]:
-    """Gives a new folder beside `folder` to write into; it takes that name, and the place of what has it, when the
-    block ends well, else it vanishes, and so do the folders around it that were made for it. One process at a time."""
+    """Yields a new folder beside `folder` to write into. If the block succeeds, it replaces `folder`; otherwise it is
+    removed, together with parent folders that were made for it. Only one process may do this at a time."""
     aside = folder.with_name(f"{folder.name}.{os.getpid()}{PART}")
     old = folder.with_name(f"{folder.name}.{os.getpid()}.old{PART}")
     with disc_refusals(folder), only_writer(folder, beside=True):
@@ -82,7 +83,7 @@ def folder_written_aside(folder: Path) -> Iterator[Path]:
 
 
 def _mend_folder(folder: Path) -> None:
-    """What a crash left: the old folder under another name, or parts of a new one."""
+    """Repairs what a crash left: the old folder under a temporary name, or an incomplete new one."""
     pattern = glob.escape(folder.name)
     for old in folder.parent.glob(f"{pattern}.*.old{PART}"):
         if not folder.exists():
@@ -92,13 +93,13 @@ def _mend_folder(folder: Path) -> None:
 
 
 def remove_abandoned(folder: Path) -> None:
-    """Remove the unfinished files that a crash left in a folder. Only for its one writer."""
+    """Remove the unfinished files that a crash left in a folder. Only the single writer of the folder may call this."""
     for abandoned in folder.glob(f"*{PART}"):
         abandoned.unlink(missing_ok=True)
 
 
 def save_tensors(path: Path, tensors: Mapping[str, Any], metadata: Mapping[str, str]) -> None:
-    """A safetensors file, whole or not at all, with the mode of any new file."""
+    """Writes a safetensors file atomically, with the permissions of any new file."""
     from safetensors import SafetensorError
     from safetensors.torch import save_file
 
@@ -113,7 +114,7 @@ def save_tensors(path: Path, tensors: Mapping[str, Any], metadata: Mapping[str, 
 
 
 def make_folder(folder: Path) -> None:
-    """Make a folder and those around it, and sync their names."""
+    """Make a folder and its missing parents, and sync their names."""
     for new in reversed(_missing(folder)):
         with suppress(FileExistsError):  # another process was faster
             new.mkdir()
@@ -122,7 +123,7 @@ def make_folder(folder: Path) -> None:
 
 
 def _missing(folder: Path) -> list[Path]:
-    """The folder and those around it, as far as they do not exist; the innermost first."""
+    """The folder and its parents that do not exist yet, innermost first."""
     return [path for path in (folder, *folder.parents) if not path.exists()]
 
 
@@ -130,7 +131,7 @@ def _missing(folder: Path) -> list[Path]:
 
 
 def sync_to_disk(path: Path) -> None:
-    """Wait until the disk holds what a file has, or the names that a folder has."""
+    """Wait until the disk holds the content of a file, or the names in a folder."""
     try:
         opened = os.open(path, os.O_RDONLY)
     except PermissionError:  # a folder in which we may write but not look
@@ -145,7 +146,8 @@ def sync_to_disk(path: Path) -> None:
 
 
 def sync_file_system(folder: Path) -> None:
-    """Wait until the disk holds everything that was written to the file system of a folder: one call for many files."""
+    """Wait until the disk holds everything that was written to the file system of a folder, with one call for many
+    files."""
     syncfs = getattr(ctypes.CDLL(None, use_errno=True), "syncfs", None) if sys.platform == "linux" else None
     if syncfs is None:
         os.sync()
@@ -163,7 +165,7 @@ def sync_file_system(folder: Path) -> None:
 
 @contextmanager
 def disc_refusals(path: Path) -> Iterator[None]:
-    """Says in a sentence why the disc would not take what was to be written to `path`."""
+    """Turns errors of the disk while writing `path` into one sentence."""
     try:
         yield
     except OSError as error:
@@ -184,12 +186,14 @@ def disc_refusals(path: Path) -> Iterator[None]:
 
 @contextmanager
 def only_writer(folder: Path, beside: bool = False, patience: float = 0.0) -> Iterator[None]:
-    """While the block runs, no other process that asks may write to `folder`, which is made if it is missing.
+    """Holds a lock on `folder`, which is created if it is missing, so that no other process that uses this lock writes
+    there.
 
-    The system releases the lock when the process dies. Readers do not ask. A file system without locks gets a warning.
+    The system releases the lock when the process dies. Readers do not need the lock. On a file system without locks, a
+    warning is printed.
 
-    beside: the lock lies beside the folder, for a folder that is replaced as a whole.
-    patience: seconds to wait for another writer before refusing.
+    beside: Put the lock beside the folder, for a folder that is replaced as a whole.
+    patience: Seconds to wait for another writer before giving up.
     """
     path = folder.with_name(f".{folder.name}{LOCK}") if beside else folder / LOCK
     with ExitStack() as held:
@@ -208,7 +212,7 @@ def only_writer(folder: Path, beside: bool = False, patience: float = 0.0) -> It
 
 
 def _locked(path: Path, folder: Path, patience: float) -> IO[str]:
-    """The lock's file, held. The file may be removed by its last holder while we open it; then it is opened again."""
+    """Opens and locks the lock file. Its last holder may remove the file while we open it; then it is opened again."""
     end = time.monotonic() + patience
     while True:
         file = path.open("a+", encoding="utf-8")
@@ -234,7 +238,7 @@ def _locked(path: Path, folder: Path, patience: float) -> IO[str]:
 
 
 def _is_named(file: IO[str], path: Path) -> bool:
-    """Whether the file still has this name, which its last holder may have removed."""
+    """Whether the open file still has this name; its last holder may have removed it."""
     try:
         return os.path.samestat(os.fstat(file.fileno()), path.stat())
     except FileNotFoundError:
@@ -242,7 +246,7 @@ def _is_named(file: IO[str], path: Path) -> bool:
 
 
 def _try_to_lock(file: IO[str]) -> bool:
-    """Whether another process holds it. OSError: this file system has no locks."""
+    """Whether another process holds the lock. Raises OSError if the file system has no locks."""
     try:
         import fcntl
     except ImportError:
@@ -255,7 +259,7 @@ def _try_to_lock(file: IO[str]) -> bool:
 
 
 def _told(holder: str) -> str:
-    """Who holds a lock, by what its file says."""
+    """The holder of a lock, as its file names it."""
     try:
         about = json.loads(holder)
         return f"process {about['process']} on {about['host']}, since {about['since']}"
@@ -264,7 +268,7 @@ def _told(holder: str) -> str:
 
 
 def _remove_empty(folders: list[Path]) -> None:
-    """Those that were made for a lock and got nothing else; the innermost comes first."""
+    """Removes folders that were created for a lock and are still empty, innermost first."""
     with suppress(OSError):
         for folder in folders:
             folder.rmdir()
@@ -274,8 +278,8 @@ def _remove_empty(folders: list[Path]) -> None:
 
 
 def csv_cell(value: Any) -> Any:
-    """The value for a cell of a CSV file: text that a spreadsheet would run as a formula gets an apostrophe before it.
-    Numbers stay numbers, also those in text, such as "-1.5"."""
+    """A value for a cell of a CSV file: text that a spreadsheet would run as a formula is prefixed with an apostrophe.
+    Numbers stay numbers, including numbers in text such as "-1.5"."""
     if not isinstance(value, str) or not value.startswith(FORMULA_SIGNS):
         return value
     with suppress(ValueError):

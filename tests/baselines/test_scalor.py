@@ -551,7 +551,7 @@ def test_what_its_networks_cannot_take_is_refused():
     with pytest.raises(BadInput, match="made for 64x64 or 128x128"):
         SCALORConfig(size=(32, 32))
     for network in (lambda: GlimpseEncoder(16, 4), lambda: GlimpseDecoder(16, 4, fine=False)):
-        with pytest.raises(BadInput, match="possible are 32 and 64"):
+        with pytest.raises(BadInput, match="expected 32 or 64"):
             network()
     with pytest.raises(BadInput, match="one for the background"):
         SCALOR(reduced(SCALORConfig())).initial_state(1, slots=1)

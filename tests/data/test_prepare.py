@@ -236,7 +236,7 @@ def test_names_that_are_no_text(tmp_path):
 
 @pytest.mark.parametrize(
     ("options", "words"),
-    [({"size": (0, 4)}, "at least 1 pixel"), ({"every": 0}, "possible are 1")],
+    [({"size": (0, 4)}, "at least 1 pixel"), ({"every": 0}, "it must be 1")],
 )
 def test_impossible_options_are_refused(options, words):
     with pytest.raises(BadInput, match=words):
@@ -368,8 +368,8 @@ def test_inspecting_a_folder_from_within_leaves_it_alone(tmp_path):
 def test_commands_say_mistakes_in_a_sentence(tmp_path):
     (tmp_path / "empty").mkdir()
     for arguments, words in [
-        (["generate"], "no world was given; possible are A, B, C, D, E, sprites"),
-        (["generate", "Z"], "there is no world 'Z'; possible are A"),
+        (["generate"], "no world was given; expected one of A, B, C, D, E, sprites"),
+        (["generate", "Z"], "there is no world 'Z'; expected one of A"),
         (["generate", "A", "--train", 0, "--validation", 0, "--out", "x"], "no videos were asked for"),
         (["generate", "A", "--train", -1, "--out", "x"], "-1 videos"),
         (["generate", "A", "--workers", 0, "--out", "x"], "0 workers"),
@@ -377,7 +377,7 @@ def test_commands_say_mistakes_in_a_sentence(tmp_path):
         (["inspect", "empty"], "empty"),
         (["prepare", "empty", "out"], "empty"),
         (["prepare", "empty", "out", "--size", 1, 2, 3], "--size was given 3 numbers"),
-        (["prepare", "empty", "out", "--fit", "pad"], "fit is 'pad'; possible are 'stretch', 'crop', 'letterbox'"),
+        (["prepare", "empty", "out", "--fit", "pad"], "fit is 'pad'; expected one of 'stretch', 'crop', 'letterbox'"),
     ]:
         done = run(*arguments, folder=tmp_path)
         assert done.returncode == 2, arguments

@@ -387,7 +387,7 @@ def test_ids_that_cannot_be_are_refused(tmp_path):
     frames, ids = random_video()
     for wrong in (-1, 2**33):
         ids[0, 0, 0] = wrong
-        with pytest.raises(BadInput, match="possible are 0"):
+        with pytest.raises(BadInput, match="expected 0"):
             write_video(tmp_path / "x.npz", [(frames, ids)], {"name": "x", "made_by": {}})
     assert list(tmp_path.iterdir()) == []
 

@@ -543,7 +543,7 @@ def test_mistakes_get_a_sentence(prepared):
         (["run", "nowhere"], "there is nothing at 'nowhere'"),
         (["run", "world", "--split", "test"], "has no split 'test'"),
         (["run", "world", "--protocol", "ours"], "there is no protocol 'ours'"),
-        (["run", "world", "--masks", "cubic"], "masks is 'cubic'; possible are 'nearest', 'bilinear'"),
+        (["run", "world", "--masks", "cubic"], "masks is 'cubic'; expected one of 'nearest', 'bilinear'"),
         (["run", "world", "--videos", 0], "0 videos were asked for"),
     ]:
         done = run(prepared, *arguments)

@@ -112,10 +112,10 @@ def test_what_cannot_be_exported_gets_a_sentence(tmp_path, monkeypatch):
         if name != "mixture":
             save(tmp_path / name, name)
             method = tmp_path / name
-        with pytest.raises(BadInput, match=r"^\w+ cannot be exported: possible are models that work frame by frame"):
+        with pytest.raises(BadInput, match=r"^\w+ cannot be exported: use a model that works frame by frame"):
             export(method, tmp_path / "out")
     save(tmp_path / "run", "vonet-sprites")
-    with pytest.raises(BadInput, match="format is 'tflite'; possible are 'onnx', 'torch'"):
+    with pytest.raises(BadInput, match="format is 'tflite'; expected one of 'onnx', 'torch'"):
         export(tmp_path / "run", tmp_path / "out", "tflite")
     with pytest.raises(BadInput, match="run exists already: choose another folder, or remove it"):
         export(tmp_path / "run", tmp_path / "run")

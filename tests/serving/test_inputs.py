@@ -68,9 +68,9 @@ def test_a_camera_is_what_the_system_calls_it():
         ("camera:0", "win32", "the camera's name"),
         ("camera:0", "amiga", "a number"),
     ):
-        with pytest.raises(vonet.BadInput, match=f"names no camera; possible is {accepted}"):
+        with pytest.raises(vonet.BadInput, match=f"names no camera; expected {accepted}"):
             live_place(given, system)
-    with pytest.raises(vonet.BadInput, match="is no URL; give one such as"):
+    with pytest.raises(vonet.BadInput, match="is not a URL; give one such as"):
         live_place("http://[::1/clip.mp4")
     for path in ("clip.mp4", "folder/clip.mp4", "C:/clip.mp4", "a:b", "camera"):
         assert live_place(path, "linux") is None

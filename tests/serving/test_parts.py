@@ -127,9 +127,9 @@ def test_spans_in_frames_and_seconds():
         ({"start": 12}, "walk ends before the start that was asked for: it has 12 frames"),
         ({"start": "0.9s", "end": 3, "rate": 10.0}, "no frame of walk lies between the start and the end"),
         ({"start": 5, "end": 5}, "from 5 to 5 there is no frame"),
-        ({"start": "-1"}, "start is '-1'; possible are a frame"),
-        ({"end": "soon"}, "end is 'soon'; possible are"),
-        ({"every": 0}, "every 0th frame"),
+        ({"start": "-1"}, "start is '-1'; give a frame"),
+        ({"end": "soon"}, "end is 'soon'; give a frame"),
+        ({"every": 0}, "every is 0"),
         ({"rate": 0.0}, "0.0 frames per second"),
     ]:
         with pytest.raises(BadInput, match=words):

@@ -317,21 +317,24 @@ REFUSED = {
     "not safetensors": (not_safetensors, "w.safetensors is damaged, or not a file of weights"),
     "other version": (other_version, "with the unknown options gadget). Another version of vonet"),
     "slots": (lambda folder: good(folder, "--slots", 0), "0 slots were asked for"),
-    "every": (lambda folder: good(folder, "--every", 0), "every 0th frame was asked for"),
-    "start": (lambda folder: good(folder, "--start", "soon"), "start is 'soon'; possible are"),
+    "every": (lambda folder: good(folder, "--every", 0), "every is 0; it must be 1"),
+    "start": (lambda folder: good(folder, "--start", "soon"), "start is 'soon'; give a frame"),
     "late": (lambda folder: good(folder, "--start", "99"), "walk ends before the start that was asked for: it has 6"),
-    "fit": (lambda folder: good(folder, "--fit", "pad"), "fit is 'pad'; possible are 'stretch', 'crop', 'letterbox'"),
+    "fit": (
+        lambda folder: good(folder, "--fit", "pad"),
+        "fit is 'pad'; expected one of 'stretch', 'crop', 'letterbox'",
+    ),
     "background": (
         lambda folder: good(folder, "--background", "hide"),
-        "background is 'hide'; possible are 'drop', 'k",
+        "background is 'hide'; expected one of 'drop', 'k",
     ),
-    "share": (lambda folder: good(folder, "--min-area", "200%"), "min-area is '200%'; possible are pixels (200)"),
-    "min-area": (lambda folder: good(folder, "--min-area", "tiny"), "min-area is 'tiny'; possible are pixels (200)"),
-    "min-frames": (lambda folder: good(folder, "--min-frames", 0), "min-frames is 0; possible are 1 (no limit)"),
+    "share": (lambda folder: good(folder, "--min-area", "200%"), "min-area is '200%'; give pixels (200)"),
+    "min-area": (lambda folder: good(folder, "--min-area", "tiny"), "min-area is 'tiny'; give pixels (200)"),
+    "min-frames": (lambda folder: good(folder, "--min-frames", 0), "min-frames is 0; it must be 1 (no limit)"),
     "write": (lambda folder: good(folder, "--write", "movie"), "there is no output 'movie'; there are overlay,"),
     "sure": (
         lambda folder: good(folder, "--min-probability", 30),
-        "min_probability is 30.0; possible is a probability",
+        "min_probability is 30.0; it must be a probability",
     ),
 }
 TAKEN = {

@@ -1,4 +1,4 @@
-"""A mixture model that follows objects by EM: classical, without parameters, nothing to train.
+"""A classical mixture model that follows objects by EM; it has no parameters and is not trained.
 
 Each slot is a component: a Gaussian in the plane with a velocity, and a colour with smooth shading. Frame by frame::
 
@@ -6,11 +6,11 @@ Each slot is a component: a Gaussian in the plane with a velocity, and a colour 
                (prediction)                          (E step)            (M step)
 
 Where a video begins, components are added one by one, each where the present ones explain the frame least. A component
-without support is removed and may be seeded again on what is explained badly.
+without support is removed and may be seeded again in an area that is explained badly.
 
 The method is ours; the removal of weak components follows Figueiredo and Jain, "Unsupervised learning of finite mixture
 models" (2002). It finds compact objects of one colour. It splits textured objects, and it misses grey objects on a grey
-background. Its purpose here is a line to cross: a trained model that does not beat it is told so.
+background. It serves as a strong baseline: the evaluation of a trained model says whether the model beats it.
 """
 
 from __future__ import annotations
@@ -43,14 +43,16 @@ from vonet.interface import (
 )
 
 Packed = Float[Tensor, "B K P"]
-"""Components as numbers, one after the other: see `_Parts`. All zeros: not seeded yet."""
+"""Components as rows of numbers (see `_Parts`); all zeros mean that a component is not seeded yet."""
 Colours = Float[Tensor, "B cells 3"]
 """The colours of the cells in standard deviations: two chroma coordinates and the brightness."""
 
 WIDE = 8
-"""Exponent with which a component that is as wide as the frame turns uniform, instead of fading towards the corners."""
+"""Exponent with which a component that is as wide as the frame becomes uniform, instead of fading towards the
+corners."""
 MAX_SPEED = 0.1
-"""Largest velocity per frame, as a share of the frame's longer side. A faster slot has taken another object."""
+"""Largest velocity per frame, as a share of the frame's longer side; a faster component has jumped to another
+object."""
 SHADING_REACH = 1.5
 """Distance from its centre within which a component's shading varies, in standard deviations of its position."""
 SEED_SHARE, SEED_STD = 0.02, 0.06
@@ -59,7 +61,7 @@ SEED_SHARE, SEED_STD = 0.02, 0.06
 
 @dataclass(frozen=True, kw_only=True)
 class MixtureConfig:
-    """All options of the method. docs/methods/mixture.md says what more and less of each does."""
+    """All options of the method; docs/methods/mixture.md describes the effect of larger and smaller values."""
 
     size: tuple[int, int] = (64, 64)
     """Height and width of the frames, in pixels."""
@@ -80,7 +82,7 @@ class MixtureConfig:
     std_prior_mass: float = 300.0
     """Support, in cells, at which a component's own colour variance counts as much as the one given above."""
     shading_order: int = 2
-    """Degree of the polynomial that shades a component: 0 (one colour), 1 (a slope) or 2 (a bowl)."""
+    """Degree of the polynomial that shades a component: 0 (one colour), 1 (linear) or 2 (quadratic)."""
     shading_ridge: float = 3.0
     """Ridge penalty on the shading, in cells. More keeps small components in one colour."""
     min_position_std: float = 0.02
@@ -100,7 +102,7 @@ class MixtureConfig:
     uniform_share: float = 0.0002
     """Share of each mask that is spread evenly over all slots."""
     enlargement: Enlargement = "bilinear"
-    """How masks reach the frame's size."""
+    """How masks are enlarged to the frame's size."""
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "size", tuple(self.size))
@@ -123,7 +125,7 @@ class MixtureConfig:
 
     @property
     def losses(self) -> tuple[str, ...]:
-        """None: nothing is trained."""
+        """None: there is nothing to train."""
         return ()
 
     def build(self) -> Mixture:
@@ -138,7 +140,7 @@ class MixtureState(State):
 
 
 class _Parts(NamedTuple):
-    """What a component's numbers mean."""
+    """Meaning of the numbers of a component."""
 
     log_weight: Float[Tensor, "B K 1"]  # logarithm of its mixture weight
     centre: Float[Tensor, "B K 2"]  # row and column; the frame's longer side is 1
@@ -170,7 +172,7 @@ class Mixture(nn.Module):
 
     @property
     def width(self) -> int:
-        """P: how many numbers a component has."""
+        """P: number of values that describe a component."""
         return sum(self.widths)
 
     # ---- the contract ----------------------------------------------------------------------------------------------
@@ -178,7 +180,7 @@ class Mixture(nn.Module):
     def initial_state(
         self, batch: int, slots: int | None = None, generator: torch.Generator | None = None
     ) -> MixtureState:
-        """No component is seeded yet. Nothing is random, so the generator has no effect."""
+        """A state without components. Nothing is random, so the generator has no effect."""
         count = self.slots if slots is None else slots
         check_slots(count)
         check_batch(batch)
@@ -258,7 +260,8 @@ class Mixture(nn.Module):
         return torch.stack([yellow + difference / 2, yellow - difference / 2, blue], dim=-1)
 
     def _chroma_scale(self, brightness: Tensor) -> Tensor:
-        """One over the chroma's standard deviation at this brightness; as given at a brightness of one half."""
+        """Inverse standard deviation of the chroma at this brightness; `chroma_std` holds at a brightness of one
+        half."""
         offset = self.config.brightness_offset
         return (0.5 + offset) / ((brightness + offset) * self.config.chroma_std)
 
@@ -266,7 +269,7 @@ class Mixture(nn.Module):
 
     @torch.no_grad()
     def fit(self, colours: Colours, masks: Float[Tensor, "B K cells"], predicted: Packed | None = None) -> Packed:
-        """M step: the components that the masks cover. Velocities follow from where components were `predicted`."""
+        """M step: fits the components to the masks. Velocities are computed relative to the `predicted` positions."""
         c = self.config
         mass = masks.sum(-1, keepdim=True)
         each = masks / mass.clamp(min=1e-3)
@@ -315,8 +318,8 @@ class Mixture(nn.Module):
     # ---- from frame to frame ---------------------------------------------------------------------------------------
 
     def predict(self, colours: Colours, components: Packed) -> Packed:
-        """The components in this frame before the E step: seeded where a video begins, else moved by their velocity,
-        with an empty slot seeded again where the frame is explained worst."""
+        """The components in this frame before the E step. Where a video begins they are seeded; otherwise they are
+        moved by their velocity, and an empty slot is seeded again where the frame is explained worst."""
         before = self._parts(components)
         components = self._packed(before._replace(centre=before.centre + before.velocity))
         begins = (components == 0).all(-1).all(-1)
@@ -327,7 +330,7 @@ class Mixture(nn.Module):
 
     @torch.no_grad()
     def seed(self, colours: Colours, slots: int) -> Packed:
-        """As many components as there are slots, one after the other; the first covers the whole frame."""
+        """Seeds as many components as there are slots, one after the other; the first covers the whole frame."""
         components = self.fit(colours, colours.new_ones(len(colours), 1, colours.shape[1]))
         for _ in range(1, slots):
             seeds, _ = self._seeds(colours, self.log_joint(colours, components).logsumexp(1))
@@ -338,7 +341,7 @@ class Mixture(nn.Module):
 
     @torch.no_grad()
     def _reseeded(self, colours: Colours, components: Packed) -> Packed:
-        """The emptiest slot is seeded again if it has no support and some cells are explained badly."""
+        """Seeds the emptiest slot again if it has no support and some cells are explained badly."""
         seeds, surprise = self._seeds(colours, self.log_joint(colours, components).logsumexp(1))
         log_weight, slot = components[..., 0].min(dim=-1)
         empty: Bool[Tensor, " B"] = log_weight.exp() * len(self.grid) < 1
@@ -349,7 +352,7 @@ class Mixture(nn.Module):
         return components
 
     def _seeds(self, colours: Colours, log_likelihood: Float[Tensor, "B cells"]) -> tuple[Packed, Float[Tensor, " B"]]:
-        """A small component where the frame is explained worst, and how far that is below the median."""
+        """A small component at the cell with the lowest likelihood, and how far that is below the median."""
         log_likelihood = self._smooth(log_likelihood.unsqueeze(1), self.config.seed_window).squeeze(1)
         least, cell = log_likelihood.min(dim=-1)
         every: Int[Tensor, " B"] = torch.arange(len(colours), device=colours.device)
@@ -386,7 +389,7 @@ class Mixture(nn.Module):
         x: Float[Tensor, "B K cells"],
         covariance: Float[Tensor, "B K 3"],
     ) -> Float[Tensor, "B K cells terms"]:
-        """The terms of the shading: polynomials of the position relative to the component, in units of its extent."""
+        """The basis of the shading: polynomials of the position relative to the component, in units of its extent."""
         extent = ((covariance[..., 0] + covariance[..., 2]) / 2).sqrt().unsqueeze(-1)
         y, x = (y / (SHADING_REACH * extent)).tanh(), (x / (SHADING_REACH * extent)).tanh()
         return torch.stack([torch.ones_like(x), y, x, y * y, y * x, x * x][: self.terms], dim=-1)

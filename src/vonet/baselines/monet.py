@@ -8,12 +8,12 @@
 
     loss = −Σ log Σ_k m_k N(x; x̂_k, σ_k²)  +  β Σ_k KL(q(z_k) ‖ N(0, I))  +  γ Σ KL(m ‖ m̃)
 
-There is no time: each frame is on its own. The same slot holds the same object in two frames only by chance.
+Each frame is processed on its own, without memory. So a slot holds the same object in two frames only by chance.
 
-Deviations. From the paper: the U-Net is VONet's (as VONet's paper says of its MONet), and scope and masks enter the
-networks as probabilities and not as their logarithms, which grow without bound. β = 1 and γ = 2 are VONet's; it does
-not say the σ, the width of the latents or the optimiser, which here are 0.09 and 0.11 (MONet's), 64 and Adam. Exact
-shortcut: the first convolution's part of the frame is computed once for all slots.
+Deviations. Deviations from the paper: the U-Net is VONet's, as in the MONet of VONet's paper. Scope and masks enter the
+networks as probabilities, because their logarithms grow without bound. β = 1 and γ = 2 are from VONet's paper, which
+does not give σ, the width of the latents or the optimiser; here they are 0.09 and 0.11 (MONet's), 64, and Adam. Exact
+shortcut: The first convolution of the frame's channels is computed once and shared by all slots.
 """
 
 from __future__ import annotations
@@ -61,7 +61,7 @@ class MONetConfig:
     size: tuple[int, int] = (128, 128)
     """Height and width of the frames."""
     slots: int = 11
-    """How many slots there are unless asked otherwise; no parameter depends on it."""
+    """Default number of slots; no parameter depends on it."""
     latent_dim: int = 64
     """D: the width of z."""
     unet: UNetConfig = field(default_factory=lambda: UNetConfig(channels=(32, 64, 64, 128, 128, 128)))
@@ -72,7 +72,7 @@ class MONetConfig:
     sigma: float = 0.11
     """σ of the other slots."""
     initial_log_std: float = 0.0
-    """Where the latents' log standard deviations start, about."""
+    """Approximate initial log standard deviation of the latents."""
 
     losses = ("reconstruction", "kl", "masks")
 
@@ -88,7 +88,7 @@ class MONetConfig:
 
 
 class MONet(nn.Module):
-    """Masks, latents and pictures of each frame on its own. The state is empty."""
+    """Computes masks, latents and pictures of each frame independently. The state is empty."""
 
     enlargement: Enlargement = "nearest"
 
@@ -118,12 +118,12 @@ class MONet(nn.Module):
         return break_stick(logits, frames.new_zeros(len(frames), *self.size), slots)
 
     def encode(self, frames: Float[Tensor, "B 3 H W"], log_masks: Float[Tensor, "B K H W"]) -> Gaussian:
-        """q(z) of each slot, on its own."""
+        """q(z) of each slot, computed independently."""
         parameters = self.encoder(components(frames, log_masks.exp()))
         return Gaussian(*parameters.unflatten(0, log_masks.shape[:2]).chunk(2, dim=-1))
 
     def step(self, frame: Tensor, state: EmptyState) -> tuple[StepOutput, EmptyState]:
-        """One frame `B 3 H W`; the state stays as it is."""
+        """Processes one frame `B 3 H W`; the state does not change."""
         check_frames(frame, "B 3 H W")
         self._check_fit(frame, state)
         log_masks = self.attend(frame, state.slots.shape[1])
@@ -144,7 +144,7 @@ class MONet(nn.Module):
         return self._watch(clip, state)[0]
 
     def _watch(self, clip: Clip, state: EmptyState | None) -> tuple[Output, Gaussian]:
-        """All frames at once: they have nothing to do with each other."""
+        """Processes all frames at once, because they are independent."""
         batch_time = clip.frames.shape[:2]
         state = self.initial_state(batch_time[0]) if state is None else state
         self._check_fit(clip.frames, state)
@@ -156,7 +156,7 @@ class MONet(nn.Module):
         return Output(masks, self.size, self.enlargement, slots, torch.zeros_like(slots), state), posterior
 
     def forward(self, clip: Clip, state: EmptyState | None = None, update: int = 0) -> Output:
-        """Watch a clip and say how badly it is explained. In training mode latents are drawn."""
+        """Computes masks and losses of a clip. In training mode latents are sampled."""
         output, posterior = self._watch(clip, state)
         batch_time = clip.frames.shape[:2]
         log_masks = output.log_masks.flatten(0, 1)

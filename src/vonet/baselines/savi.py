@@ -1,6 +1,6 @@
 """SAVi: Conditional Object-Centric Learning from Video (Kipf and others, ICLR 2022), without its conditioning.
 
-Slot attention made recurrent; each slot paints its own picture and mask, and the blend must be the frame::
+Recurrent slot attention: each slot is decoded to a picture and a mask, and their blend must reconstruct the frame::
 
     p_0 = ε ~ N(0, I)
     c_t = Correct(p_{t−1}, x_t)                        slot attention, one iteration (blocks/slot_attention.py)
@@ -8,14 +8,16 @@ Slot attention made recurrent; each slot paints its own picture and mask, and th
     p_t = Predict(c_t)                                 one post-norm transformer block
     loss = Σ_t ‖x_t − Σ_k α_{tk} μ_{tk}‖²              a sum over pixels and colours; the masks are α
 
-Set as the VONet paper ran it (its appendix): frames alone, slots from unit Gaussian noise, a ResNet of nine layers.
+The settings are those of the VONet paper (its appendix): no conditioning, slots from unit Gaussian noise, a ResNet of
+nine layers.
 
-Deviations. From the released code (C), which has no unconditional setting: weights start as everywhere in vonet
-(truncated normal by fan-in, with a gain before ReLU; biases of convolutions small; torch's own in the predictor) where
-C has LeCun's and zeros; strided and transposed convolutions are padded evenly where C pads as Flax does, which shifts
-maps by a cell; a tiny number is added to each attention weight where C adds it to their sum; norms have ε = 1e-5 where
-C has 1e-6; the GRU has torch's two biases (256 parameters more). Segments begin anywhere where C cuts videos into fixed
-ones. The paper is said to use two iterations with an MLP between them where C has one: `SlotAttentionConfig` has both.
+Deviations. Deviations from the released code (C), which has no unconditional setting. Weights are initialised as
+everywhere in vonet (truncated normal by fan-in, with a gain before ReLU; small biases of convolutions; torch's default
+in the predictor), where C uses LeCun's initialisation and zeros. Strided and transposed convolutions are padded
+symmetrically, where C uses Flax's padding, which shifts maps by a cell. A small constant is added to each attention
+weight, where C adds it to their sum. Norms have ε = 1e-5 instead of 1e-6. The GRU has torch's two biases (256
+parameters more). Segments may begin at any frame, where C cuts videos into fixed segments. According to reports, the
+paper uses two iterations with an MLP between them, where C has one: `SlotAttentionConfig` has both.
 """
 
 from __future__ import annotations
@@ -47,7 +49,7 @@ from vonet.interface import (
 )
 
 SQUARED_ERROR = 0.5**0.5
-"""The σ with which an error is (x − μ)² / 2σ² = (x − μ)²."""
+"""The σ for which (x − μ)² / 2σ² = (x − μ)²."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -56,19 +58,19 @@ class SAViConfig:
 
     size: tuple[int, int] = (128, 128)
     slots: int = 11
-    """How many slots a fresh state has unless asked otherwise; no parameter depends on it."""
+    """Default number of slots; no parameter depends on it."""
     slot_dim: int = 128
     backbone: ResNetConfig | ConvStackConfig = field(default_factory=ResNetConfig)
     vector_hidden: int = 64
-    """Of the MLP on the vectors of a frame."""
+    """Hidden width of the MLP on the feature vectors of a frame."""
     attention: SlotAttentionConfig = field(default_factory=SlotAttentionConfig)
     predictor_heads: int = 4
     predictor_hidden: int = 256
     decoder: SpatialBroadcastConfig = field(default_factory=lambda: SpatialBroadcastConfig(kernel=5))
     reduction: int = 1
-    """The frame is explained, and the masks are made, at its size divided by this."""
+    """Frame and masks are reconstructed at the frame's size divided by this."""
     enlargement: Enlargement = "nearest"
-    """How masks reach the frame's size then."""
+    """How masks are then enlarged to the frame's size."""
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "size", tuple(self.size))  # a list, as JSON has it, will do
@@ -108,7 +110,7 @@ class SAVi(RecurrentSlots):
         return noise
 
     def decode(self, slots: Float[Tensor, "B K D"]) -> tuple[Float[Tensor, "B K 3 h w"], Float[Tensor, "B K h w"]]:
-        """What each slot paints, and log α: where it is seen."""
+        """The picture of each slot, and log α, the logarithm of its mask."""
         colours, logits = self.decoder(slots).split([3, 1], dim=2)
         return colours, logits.squeeze(2).log_softmax(dim=1)
 
@@ -118,7 +120,7 @@ class SAVi(RecurrentSlots):
         return self.decode(slots)[1]
 
     def forward(self, clip: Clip, state: SlotState | None = None, update: int = 0) -> Output:
-        """Watch a clip and say how badly its frames are painted."""
+        """Computes masks of a clip and the reconstruction error of its frames."""
         batch_time = clip.frames.shape[:2]
         seen, last = self.watch(clip, state)
         colours, log_masks = self.decode(seen.slots.flatten(0, 1))
@@ -129,7 +131,7 @@ class SAVi(RecurrentSlots):
 
     @torch.no_grad()
     def pictures(self, output: Output) -> Float[Tensor, "B T 3 H W"]:
-        """The frames as the slots see them."""
+        """The frames as feature vectors, the input of slot attention."""
         painted = [blend(*self.decode(slots)) for slots in output.slots.unbind(1)]
         enlarged = [F.interpolate(x, size=self.size, mode="bilinear", align_corners=False) for x in painted]
         return torch.stack(enlarged, dim=1).clamp(0, 1)

@@ -1,7 +1,7 @@
 """SIMONe: View-Invariant, Temporally-Abstracted Object Representations (Kabra and others, NeurIPS 2021).
 
-Not recurrent: the whole clip is seen at once. Objects have a latent each that does not change with time, frames have
-one each that all objects share, and every pixel is painted by itself from the two and its place::
+SIMONe is not recurrent: it sees the whole clip at once. Each object has one latent that does not change over time, and
+each frame has one that all objects share. Every pixel is decoded independently from the two and its position::
 
     h = T₂(pool(T₁(CNN(x))))                           T × K vectors; the K cells of the pooled grid are the slots
     q(o_k) from the mean of h over time,  q(f_t) from its mean over the cells;  priors N(0, I)
@@ -9,15 +9,16 @@ one each that all objects share, and every pixel is painted by itself from the t
     w = softmax_k(standardised ℓ)                      over all of t, k, i together; the masks
     loss = −α · mean_{ti} Σ_colours log Σ_k w_{tki} N(x_{ti}; μ_{tki}, σ²) + β_o · mean_k KL(o_k) + β_f · mean_t KL(f_t)
 
-Set as the VONet paper ran it, which is the re-implementation by Generally Intelligent (GI): 16 slots because the pooled
-grid has so many cells, frames of 64x64 (the paper does not say; from 128x128 the same network would make 64 slots).
+The settings are those of the VONet paper, which used the re-implementation by Generally Intelligent (GI): 16 slots,
+because the pooled grid has 16 cells. The paper does not give the frame size; we use 64x64, since the same network would
+make 64 slots from 128x128.
 
-Deviations from GI: learning decodes half of the frames and every second pixel in both directions, as GI, but beginning
-at a random one of the first where GI always takes the even ones; evaluation decodes the means where GI draws for each
-pixel, which speckles the masks; the KL of frames has a prior of its own shape (GI's fails unless T = K); every layer of
-the transformers has a start of its own where GI copies one; the heads of the latents start as everywhere in vonet,
-scaled to GI's size, and their log standard deviation is an option (`initial_log_std`). The mixture is taken for each
-colour by itself, as GI does.
+Deviations from GI: Training decodes half of the frames and every second pixel in both directions, as GI does, but from
+a random offset where GI always takes the even ones. Evaluation decodes the means, where GI samples for each pixel,
+which makes the masks noisy. The KL divergence of frames has a prior of matching shape (GI's fails unless T = K). Every
+layer of the transformers has its own initialisation, where GI copies one layer. The heads of the latents are
+initialised as everywhere in vonet, scaled to GI's size, and their log standard deviation is an option
+(`initial_log_std`). The mixture is computed for each colour channel separately, as in GI.
 """
 
 from __future__ import annotations
@@ -40,7 +41,7 @@ from vonet.errors import BadInput
 from vonet.interface import Clip, EmptyState, Enlargement, Output, VideoModel, check_batch, check_fit, check_size
 
 LEAST_LOG_STD, MOST_LOG_STD = -10.0, 3.0
-"""Log standard deviations beyond are cut off: early in learning they may explode."""
+"""Log standard deviations are clamped to this range, because they may explode early in training."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -51,22 +52,22 @@ class SIMONeConfig:
     grid: tuple[int, int] = (4, 4)
     """Rows and columns of the pooled map, whose cells are the slots."""
     channels: tuple[int, ...] = (128, 128, 128)
-    """Of the convolutions, each of which halves the sides."""
+    """Channels of the convolutions, each of which halves the sides."""
     width: int = 320
     heads: int = 5
     hidden: int = 1024
     layers: int = 4
-    """Of each of the two transformers."""
+    """Number of layers of each of the two transformers."""
     latent_dim: int = 32
     latent_hidden: int = 1024
     initial_log_std: float = 0.0
-    """Where the latents' log standard deviations start."""
+    """Initial log standard deviation of the latents."""
     decoder: tuple[int, ...] = (512, 512, 512, 512, 512)
-    """Hidden layers of the MLP that paints a pixel."""
+    """Hidden layers of the MLP that decodes a pixel."""
     pixel_stride: int = 2
-    """Learning decodes one pixel of so many, down and across."""
+    """Training decodes every N-th pixel, vertically and horizontally."""
     sigma: float = 0.08
-    """Standard deviation of a colour around what a slot says."""
+    """Standard deviation of a pixel's colour around a slot's colour."""
 
     def __post_init__(self) -> None:
         for name in ("size", "grid"):
@@ -97,8 +98,8 @@ class SIMONeConfig:
 
 
 class PixelDecoder(nn.Module):
-    """One MLP for all objects, frames and pixels. Its first layer acts on object, frame and place by themselves, so
-    that nothing is repeated or joined before it."""
+    """Decodes all objects, frames and pixels with one MLP. Its first layer is applied to object, frame and position
+    separately, so that its inputs need not be repeated or concatenated."""
 
     def __init__(self, hidden: tuple[int, ...], latent_dim: int):
         super().__init__()
@@ -109,7 +110,7 @@ class PixelDecoder(nn.Module):
     def forward(
         self, objects: Float[Tensor, "B _ K _ d"], frames: Float[Tensor, "B T _ _ d"], places: Float[Tensor, "T P 3"]
     ) -> tuple[Float[Tensor, "B T K P 3"], Float[Tensor, "B T K P"]]:
-        """Colours, and mask logits as they are. Latents may be the same for all of a dimension, which then is one."""
+        """Colours and mask logits. Latents may have size one along dimensions over which they do not vary."""
         first, *others = self.layers
         of_object, of_frame, of_place = first.weight.split(self.inputs, dim=1)  # type: ignore[operator, union-attr]
         x = F.linear(places, of_place, first.bias).unsqueeze(1)  # type: ignore[arg-type]
@@ -122,7 +123,7 @@ class PixelDecoder(nn.Module):
 
 
 class SIMONe(nn.Module):
-    """Latents of objects and of frames from a whole clip. It has no `step`."""
+    """Infers latents of objects and of frames from a whole clip. The model has no `step`."""
 
     def __init__(self, config: SIMONeConfig):
         super().__init__()
@@ -174,23 +175,23 @@ class SIMONe(nn.Module):
     def initial_state(
         self, batch: int, slots: int | None = None, generator: torch.Generator | None = None
     ) -> EmptyState:
-        """Nothing is remembered, and the number of slots is that of the grid's cells."""
+        """An empty state; the number of slots is fixed by the cells of the grid."""
         check_batch(batch)
         if slots not in (None, self.slots):
             raise BadInput(f"{slots} slots were asked for; this model has {self.slots}, the cells of its grid")
         return EmptyState(self.entry.weight.new_zeros(batch, self.slots, 0))
 
     def unroll(self, clip: Clip, state: EmptyState | None = None) -> Output:
-        """Watch a clip: the masks that the means of the latents say."""
+        """The masks of a clip, decoded from the means of the latents."""
         self._check(clip, state)
         objects, frames = self.encode(clip.frames)
         _, log_masks = self._decode_means(objects, frames)
         return self._output(objects, clip, log_masks)
 
     def forward(self, clip: Clip, state: EmptyState | None = None, update: int = 0) -> Output:
-        """Watch a clip and say how badly its pixels are painted. In training mode latents are drawn, and half of the
-        frames and some of their pixels are decoded, to which the masks then belong; in evaluation mode all are, from
-        the means. What belongs to the clip is said of each of its frames."""
+        """Computes masks of a clip and the reconstruction error of its pixels. In training mode latents are sampled,
+        and only half of the frames and some of their pixels are decoded; the masks then belong to these. In evaluation
+        mode all pixels are decoded from the means. Losses of the whole clip are repeated for each frame."""
         self._check(clip, state)
         objects, frames = self.encode(clip.frames)
         if self.training:
@@ -212,7 +213,7 @@ class SIMONe(nn.Module):
     # ---- decoding --------------------------------------------------------------------------------------------------
 
     def _chosen(self, time: int) -> tuple[Int[Tensor, " t"], Int[Tensor, " h"], Int[Tensor, " w"]]:
-        """The frames, rows and columns that are decoded in learning."""
+        """Frames, rows and columns that are decoded in training."""
         which = torch.randperm(time)[: max(1, time // 2)].sort().values
         begins = torch.randint(self.pixel_stride, (2,)).tolist()
         rows, columns = (
@@ -223,8 +224,8 @@ class SIMONe(nn.Module):
     def _decode_some(
         self, target: Float[Tensor, "B T 3 H W"], objects: Gaussian, frames: Gaussian
     ) -> tuple[Float[Tensor, "B t 3 h w"], Float[Tensor, "B t K 3 h w"], Float[Tensor, "B t K h w"]]:
-        """The frames and pixels of the target that are decoded in learning, and what draws of the latents make of them:
-        colours and log-masks."""
+        """The target pixels that are decoded in training, and their decoded colours and log-masks from sampled
+        latents."""
         which, rows, columns = self._chosen(target.shape[1])
         places = self._places(target.shape[1], rows, columns)[which]
         shape = (len(target), len(which), self.slots, places.shape[1], self.latent_dim)
@@ -247,7 +248,7 @@ class SIMONe(nn.Module):
     def _decode_means(
         self, objects: Gaussian, frames: Gaussian
     ) -> tuple[Float[Tensor, "B T K 3 H W"], Float[Tensor, "B T K H W"]]:
-        """Frame by frame, to spare memory; the logits are standardised over all of them."""
+        """Decodes frame by frame to save memory; the logits are standardised over all frames."""
         every_row, every_column = (torch.arange(side) for side in self.size)
         places = self._places(frames.mean.shape[1], every_row, every_column)
         of_objects = rearrange(objects.mean, "b k d -> b 1 k 1 d")
@@ -291,26 +292,26 @@ def _bounded(q: Gaussian) -> Gaussian:
 
 
 def _drawn(q: Gaussian, shape: tuple[int, ...], pattern: str) -> Tensor:
-    """A draw of its own for each frame, object and pixel."""
+    """An independent sample for each frame, object and pixel."""
     mean, std = rearrange(q.mean, pattern), rearrange(q.log_std, pattern).exp()
     return torch.addcmul(mean, std, torch.randn(shape, dtype=mean.dtype, device=mean.device))
 
 
 def standardised(logits: Float[Tensor, "B T K P"]) -> Float[Tensor, "B T K P"]:
-    """Log-masks from logits that are brought to mean zero and variance one over the whole clip and all slots."""
+    """Log-masks from logits that are standardised over the whole clip and all slots."""
     return F.layer_norm(logits, logits.shape[1:]).log_softmax(dim=2)
 
 
 def pooled(cells: Float[Tensor, "B T i j W"], grid: tuple[int, int]) -> Float[Tensor, "B T r c W"]:
-    """Sums over the parts of the map that make a cell of the grid, divided by the root of how many there are, which
-    keeps the variance of what is independent."""
+    """Sums the map over each cell of the grid and divides by the square root of the number of summands, which keeps the
+    variance of independent values."""
     parts = rearrange(cells, "b t (r p) (c q) w -> b t r c (p q) w", r=grid[0], c=grid[1])
     return parts.sum(-2) / math.sqrt(parts.shape[-2])
 
 
 def sinusoids(counts: tuple[int, ...], width: int) -> Float[Tensor, "*counts width"]:
-    """A code for each place of a grid with as many axes as there are counts: sines and cosines of its numbers, axis
-    after axis, as many channels of them as there is room for."""
+    """Sinusoidal position code for a grid with one axis per count: sines and cosines of the index along each axis,
+    truncated to `width` channels."""
     half = math.ceil(width / (2 * len(counts)))
     frequencies = 10_000 ** (-torch.arange(half) / half)
     codes = []

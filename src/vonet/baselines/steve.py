@@ -1,6 +1,6 @@
 """STEVE: Simple Unsupervised Object-Centric Learning for Complex and Naturalistic Videos (Singh and others, 2022).
 
-SAVi's recurrence, but what the slots must explain are tokens, by a transformer that is strong enough for texture::
+STEVE uses SAVi's recurrence, but the slots must explain tokens, through a transformer that can model texture::
 
     p_0 = μ + e^ω · ε,  ε ~ N(0, I)                    μ and ω are learned and the same for all slots
     c_t = Correct(p_{t−1}, x_t)                        slot attention, two iterations; A of the second is the mask
@@ -8,16 +8,16 @@ SAVi's recurrence, but what the slots must explain are tokens, by a transformer 
     y_t ~ dVAE(x_t)                                    a token for each patch (blocks/dvae.py)
     loss = −Σ_i log P(y_{ti} | y_{t,<i}, W c_t) + ‖x_t − x̂_t‖²      tokens and pixels, sums over the frame
 
-The dVAE learns from pixels alone and all else from tokens alone.
+The dVAE learns only from pixels, and everything else only from tokens.
 
-Set as the VONet paper ran it: the authors' values (released code, C) but for slots of width 64.
+The settings are those of the VONet paper: the authors' values (released code, C), except that slots have width 64.
 
-Deviations from C: in evaluation tokens are the likeliest ones and the Gumbel-softmax is without noise, where C draws;
-the table of positions has no row for what follows the last token, which C makes and never reads (192 parameters);
-weights outside the token transformer start as everywhere in vonet (truncated normal by fan-in, with a gain before ReLU)
-where C has uniform ones, of the same variance where a layer is square; biases of convolutions start small where C's
-start at zero; and the GRU's recurrent weights are orthogonal gate by gate where C's are as one matrix.
-Segments begin anywhere where C cuts videos into fixed ones.
+Deviations from C: In evaluation the most likely tokens are used and the Gumbel-softmax has no noise, where C samples.
+The position table has no row after the last token, which C has but never reads (192 parameters). Weights outside the
+token transformer are initialised as everywhere in vonet (truncated normal by fan-in, with a gain before ReLU), where C
+uses uniform weights, of the same variance for square layers. Biases of convolutions start small, where C's start at
+zero. The GRU's recurrent weights are orthogonal per gate, where C's are orthogonal as one matrix. Segments may begin at
+any frame, where C cuts videos into fixed segments.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ class STEVEConfig:
 
     size: tuple[int, int] = (128, 128)
     slots: int = 11
-    """How many slots a fresh state has unless asked otherwise; no parameter depends on it."""
+    """Default number of slots; no parameter depends on it."""
     slot_dim: int = 64
     backbone: ConvStackConfig = field(default_factory=ConvStackConfig)
     attention: SlotAttentionConfig = field(default_factory=lambda: SlotAttentionConfig(iterations=2, hidden=192))
@@ -74,7 +74,8 @@ class STEVEConfig:
 
 
 class Predictor(nn.Module):
-    """One transformer block whose normalised input replaces its residual stream, and a norm: slots stay bounded."""
+    """One transformer block whose normalised input replaces its residual stream, followed by a norm that keeps slots
+    bounded."""
 
     def __init__(self, slot_dim: int, heads: int):
         super().__init__()
@@ -124,8 +125,8 @@ class STEVE(RecurrentSlots):
         return log_attention.unflatten(-1, self.cells)
 
     def forward(self, clip: Clip, state: SlotState | None = None, update: int = 0) -> Output:
-        """Watch a clip and say how badly its tokens are explained. The tokens are a second draw, not the one that the
-        dVAE must turn into pixels."""
+        """Computes masks of a clip, the loss of its tokens and the reconstruction error of the dVAE. The tokens are a
+        second sample, not the one that the dVAE reconstructs."""
         output = self.unroll(clip, state)
         batch_time, frames = clip.frames.shape[:2], clip.frames.flatten(0, 1)
         dvae = self.decoder.dvae
@@ -138,14 +139,14 @@ class STEVE(RecurrentSlots):
 
     @torch.no_grad()
     def pictures(self, output: Output) -> Float[Tensor, "B T 3 H W"]:
-        """The frames as the slots see them, token after token."""
+        """The frames as feature vectors, one per cell: the input of slot attention."""
         return self.decoder.picture(output.slots.flatten(0, 1)).unflatten(0, output.slots.shape[:2])
 
     def explain(self, output: Output) -> Explanation:
         return Explanation(reconstruction=self.pictures(output))
 
     def parameter_groups(self) -> dict[str, list[nn.Parameter]]:
-        """What prepares the slots for the decoder learns with the encoder, as C has it."""
+        """The layers that prepare slots for the decoder are trained with the encoder's learning rate, as in C."""
         dvae = list(self.decoder.dvae.parameters())
         others = {id(p) for p in [*dvae, *self.decoder.memory.parameters()]}
         decoder = [p for p in self.decoder.parameters() if id(p) not in others]

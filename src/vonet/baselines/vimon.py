@@ -13,15 +13,16 @@ A slot stays on its object because the attention sees the mask that the slot pre
     kl              Σ_k KL(q(z_{t,k}) ‖ N(0, I)), at every frame: the prior knows nothing of time
     masks           KL(m_t ‖ m̃_t)          next_masks     KL(m_{t+1} ‖ the prediction of m̃_{t+1})
 
-In training the last frame of a clip is predicted, and never encoded.
+In training, the last frame of a clip is only predicted, never encoded.
 
-Deviations from the authors' code. The initialisation that their class has and never calls is called (their released
-weights show its trace). The mixture has no floor of 10⁻⁵, below which nothing would be learned. Logarithms of scopes
-and masks enter the networks no smaller than −10. In evaluation the mean of z is used instead of a draw. At 128x128 the
-U-Net has six levels, because theirs fits 64x64 only. Their own evaluation scores the decoder's masks of the current
-frame, which is the default of `segments`. VONet's paper scores the attention's masks of every method but SCALOR, so the
-experiments on MOVi ask for those. Exact shortcut: encoder, GRU and both decodings for all slots at once. For short
-trainings, and off unless asked for: latents that begin with little noise, and a beginning as MONet (`as_monet`).
+Deviations from the authors' code: The model starts from the initialisation that their class defines but never calls
+(their released weights show that it was used). The mixture likelihood has no floor of 10⁻⁵; below such a floor
+gradients vanish. Logarithms of scopes and masks are clamped to at least −10 before they enter the networks. In
+evaluation the mean of z is used instead of a draw. At 128x128 the U-Net has six levels, because theirs fits 64x64 only.
+Their own evaluation scores the decoder's masks of the current frame, which is the default of `segments`. VONet's paper
+scores the attention's masks of every method except SCALOR, so the experiments on MOVi use those. Exact shortcut:
+encoder, GRU and both decoder passes run for all slots at once. Options for short trainings, off by default: latents
+that start with little noise, and training as MONet at first (`as_monet`).
 """
 
 from __future__ import annotations
@@ -64,10 +65,10 @@ from vonet.interface import (
 )
 
 GRU_RANGE = 5.0
-"""Encodings are divided by this before the GRU and multiplied by it after, to stay where its tanh is nearly linear."""
+"""Encodings are divided by this before the GRU and multiplied by it after, so that its tanh is nearly linear."""
 SMALLEST_LOG = -10.0
 FORGETTING = -3.0
-"""A bias of the GRU's update gate with which a twentieth of the past remains."""
+"""Bias of the GRU's update gate for which a twentieth of the previous state remains."""
 Segments = Literal["painted", "found"]
 
 
@@ -78,7 +79,7 @@ class ViMONConfig:
     size: tuple[int, int] = (128, 128)
     """Height and width of the frames."""
     slots: int = 11
-    """How many slots a fresh state has unless asked otherwise; no parameter depends on it."""
+    """Default number of slots; no parameter depends on it."""
     latent_dim: int = 64
     """D: the width of z. Twice this must fit into `hidden`."""
     hidden: int = 128
@@ -94,11 +95,11 @@ class ViMONConfig:
     """Which masks are the model's answer: the decoder's ("painted"), which ViMON's authors score, or the attention's
     ("found"), which VONet's paper scores. Training does not depend on it."""
     initial_log_std: float = 0.0
-    """Where the latents' log standard deviations start."""
+    """Initial log standard deviation of the latents."""
     as_monet: int = 0
-    """Updates in which it learns as MONet does: each frame by itself, explained with the attention's masks, so that
-    the attention learns before anything depends on the decoder's. The first weights are then such that nothing changes
-    when the recurrence sets in. Ours."""
+    """Number of updates in which the model learns like MONet: each frame on its own, reconstructed with the attention's
+    masks, so that the attention learns before the decoder's masks matter. The initial weights are chosen so that
+    results do not change when the recurrence starts. Our addition."""
 
     losses = ("reconstruction", "prediction", "kl", "masks", "next_masks")
 
@@ -121,8 +122,8 @@ class ViMONConfig:
 
 @dataclass(frozen=True)
 class ViMONState(State):
-    """hidden: h of each slot. forecast: the logarithm of the mask that each slot expects in the next frame; zero (that
-    is, everything) before the first."""
+    """hidden: h of each slot. forecast: Log-mask that each slot predicts for the next frame; zero (the whole frame)
+    before the first."""
 
     hidden: Float[Tensor, "B K hidden"]
     forecast: Float[Tensor, "B K H W"]
@@ -130,12 +131,12 @@ class ViMONState(State):
 
 @dataclass(frozen=True, kw_only=True)
 class ViMONStep(StepOutput):
-    """Besides the segments all that the losses need."""
+    """Masks, with everything that the losses need."""
 
     attention: Float[Tensor, "B K H W"]
-    """log m_t: what the attention found."""
+    """log m_t: the attention's masks."""
     painted: Float[Tensor, "B K H W"]
-    """log m̃_t: what the decoder makes of it."""
+    """log m̃_t: the decoder's masks."""
     mean: Float[Tensor, "B K latent"]
     log_std: Float[Tensor, "B K latent"]
     pictures: Float[Tensor, "B K 3 H W"]
@@ -144,8 +145,8 @@ class ViMONStep(StepOutput):
 
 
 class SubsampledUNet(UNet):
-    """A map is halved by taking every second cell, before the convolution; the norms have no parameters and
-    the last layer no bias; initialised as torch does by itself."""
+    """MONet's U-Net as ViMON uses it: maps are halved by taking every second cell before the convolution, norms have no
+    parameters, the last layer has no bias, and the initialisation is torch's default."""
 
     norm = PlainInstanceNorm
     logits_bias = False
@@ -187,7 +188,8 @@ class ViMON(nn.Module):
         self.to(memory_format=torch.channels_last)  # type: ignore[call-overload]
 
     def _begin_as_running_average(self) -> None:
-        """h_t = ½ tanh(y/5) + ½ h_{t−1}, a latent is its encoding, and the next frame is expected to be like this."""
+        """Initialises h_t = ½ tanh(y/5) + ½ h_{t−1}, latents equal to their encoding, and a prediction that the next
+        frame equals this one."""
         with torch.no_grad():
             for weight in (self.gru.weight_ih, self.gru.weight_hh):
                 nn.init.normal_(weight, std=1e-3)
@@ -200,15 +202,15 @@ class ViMON(nn.Module):
 
     @torch.no_grad()
     def _begin_without_memory(self) -> None:
-        """h_t is nearly of this frame alone, and the attention does not look at the forecast: so what was learned frame
-        by frame still holds when the recurrence sets in."""
+        """Initialises h_t to depend almost only on this frame, and the attention to ignore the predicted masks. So what
+        was learned on single frames still holds when the recurrence starts."""
         self.gru.bias_ih[self.hidden : 2 * self.hidden] = FORGETTING
         self.unet.first.weight[:, 4] = 0
 
     # ---- one frame -------------------------------------------------------------------------------------------------
 
     def attend(self, frame: Float[Tensor, "B 3 H W"], forecast: Float[Tensor, "B K H W"]) -> Float[Tensor, "B K H W"]:
-        """log m_t: a U-Net pass for each slot but the last, which takes the rest whatever it forecast."""
+        """log m_t: one U-Net pass for each slot but the last, which takes the rest whatever it predicted."""
         of_frame, of_slot = self.unet.first.weight.split([3, 2], dim=1)
         shared = F.conv2d(frame, of_frame, padding=1)
         expected = forecast.clamp(min=SMALLEST_LOG)
@@ -222,7 +224,7 @@ class ViMON(nn.Module):
     def encode(
         self, frame: Float[Tensor, "B 3 H W"], log_masks: Float[Tensor, "B K H W"], hidden: Float[Tensor, "B K hidden"]
     ) -> tuple[Gaussian, Float[Tensor, "B K hidden"]]:
-        """q(z_t) and h_t of each slot, on its own."""
+        """q(z_t) and h_t of each slot, computed independently."""
         y = self.encoder(components(frame, log_masks.clamp(min=SMALLEST_LOG)))
         h = self.gru(y / GRU_RANGE, hidden.flatten(0, 1))
         mean, log_variance = self.posterior(GRU_RANGE * h).unflatten(0, hidden.shape[:2]).chunk(2, dim=-1)
@@ -262,7 +264,8 @@ class ViMON(nn.Module):
     def initial_state(
         self, batch: int, slots: int | None = None, generator: torch.Generator | None = None
     ) -> ViMONState:
-        """Nothing seen and everything expected, for `batch` videos; any number of slots works with the same weights."""
+        """The state before the first frame for `batch` videos, with masks predicted to cover everything; any number of
+        slots works with the same weights."""
         count = self.slots if slots is None else slots
         check_slots(count)
         check_batch(batch)
@@ -289,8 +292,8 @@ class ViMON(nn.Module):
         return output, tensors
 
     def forward(self, clip: Clip, state: ViMONState | None = None, update: int = 0) -> Output:
-        """Watch all frames of a clip but the last, and say how badly they are explained, and the next ones forecast.
-        In training mode latents are drawn."""
+        """Encodes all frames of a clip but the last, and computes the losses of reconstructing them and predicting the
+        next ones. In training mode latents are sampled."""
         if clip.frames.shape[1] < 2:
             raise BadInput("a clip of one frame has no next frame to predict; give ViMON clips of two frames or more")
         if update < self.as_monet:
@@ -322,8 +325,8 @@ class ViMON(nn.Module):
         return replace(output, losses=losses)
 
     def _learn_alone(self, clip: Clip, state: ViMONState | None) -> Output:
-        """What MONet would say of each frame, the last one too: nothing is remembered, and nothing forecast. Of the
-        state only the number of slots counts."""
+        """MONet's losses for each frame, the last one included, without memory and without prediction. Only the number
+        of slots of the state is used."""
         frames, batch_time = clip.frames.flatten(0, 1), clip.frames.shape[:2]
         state = self.initial_state(len(clip.frames)) if state is None else state
         self._check_fit(clip.frames, state)
@@ -367,8 +370,8 @@ class ViMON(nn.Module):
 
 
 def _spread(terms: Float[Tensor, "B _"], time: int) -> Float[Tensor, "B T"]:
-    """Terms of some of the T frames, the first never among them, put at the end or before it, so that the mean over all
-    T is their sum divided by T − 1: the authors' normaliser, even where there is a term less."""
+    """Pads the terms of some frames with zeros to T frames and scales them, so that their mean over T is their sum
+    divided by T − 1, the authors' normaliser. The first frame never has a term; the last may lack one."""
     scale = time / max(time - 1, 1)
     return F.pad(terms * scale, (1, time - 1 - terms.shape[1])) if time > 1 else terms.new_zeros(len(terms), 1)
 

@@ -27,11 +27,11 @@ ROWS = 64
 
 
 class _CausalAttention(torch.autograd.Function):
-    """Causal attention for CPUs, whose fused kernel has no dropout and is slow in bfloat16.
+    """Causal attention for CPUs, because torch's fused kernel has no dropout there and is slow in bfloat16.
 
-    Works through the queries in blocks of rows against the keys up to the last of them (little more than half of the
-    square), keeps one byte per probability (what was dropped; nothing without dropout), and computes the probabilities
-    again going backward. Of bfloat16 inputs the products are in bfloat16 and the probabilities in float32.
+    It processes the queries in blocks of rows against the keys up to the last of them (little more than half of the
+    square). It keeps one byte per probability for dropout (none without) and recomputes the probabilities in the
+    backward pass. For bfloat16 inputs, products are computed in bfloat16 and probabilities in float32.
     """
 
     @staticmethod
@@ -155,12 +155,12 @@ class CausalBlock(nn.Module):
         return x + self._drop(self.mlp_output(F.relu_(self.mlp_hidden(self.mlp_norm(x)))))
 
     def generator(self, memory: Float[Tensor, "B K W"]) -> Advance:
-        """The block as a function of one position after another. Equals `forward` without dropout.
+        """The block as a function that is called for one position after the other. Equals `forward` without dropout.
 
-        It is given the vector at the position, where to keep the position's key and value, and all keys and values kept
-        so far. Tensors are tiny here and each operation costs its start, so whatever can be done beforehand is: weights
-        are transposed, and those that meet no non-linearity in between are multiplied, the memory's keys with the
-        query projection and its values with the output projection.
+        Its arguments are the vector at the position, the place to store the position's key and value, and all keys and
+        values stored so far. Tensors are tiny here and the overhead of each operation dominates, so work is done in
+        advance: weights are transposed, and weights without a non-linearity in between are multiplied (the memory's
+        keys with the query projection, its values with the output projection).
         """
         batch, width, heads = len(memory), memory.shape[-1], self.heads
         d = width // heads
@@ -209,7 +209,7 @@ class CausalTransformer(nn.Module):
         return self.norm(x)
 
     def generator(self, memory: Float[Tensor, "B K W"], length: int) -> Callable[[Tensor, int], Tensor]:
-        """The transformer as a function of one position after another, which remembers keys and values."""
+        """The transformer as a function that is called for one position after the other and caches keys and values."""
         advances = [block.generator(memory) for block in self.blocks]  # type: ignore[operator]
         kept = memory.new_empty(len(advances), 2, len(memory), self.heads, length, memory.shape[-1] // self.heads)
         every_k, every_v = kept.flatten(2, 3).unbind(1)  # blocks B*heads N d

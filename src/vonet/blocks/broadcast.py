@@ -20,14 +20,16 @@ from vonet.errors import BadInput
 
 @dataclass(frozen=True, kw_only=True)
 class SpatialBroadcastConfig:
-    """A decoder that lays a vector out on a grid and enlarges it by convolutions."""
+    """A decoder that repeats a vector over a grid and enlarges the grid by convolutions."""
 
     grid: int = 8
-    """The latent is laid out on a grid of this many cells on the shorter side."""
+    """The latent is repeated over a grid with this many cells on the shorter side."""
     channels: tuple[int, ...] = (64, 64, 64, 64)
-    """Of the convolutions. The first ones enlarge their map twice, until the picture's size is reached."""
+    """Channels of the convolutions. The first ones double the size of their map, until the picture's size is
+    reached."""
     kernel: int = 3
-    """Of the convolutions. Those of 3 enlarge by repeating cells; larger ones are transposed convolutions (SAVi: 5)."""
+    """Kernel size of the convolutions. Convolutions of size 3 enlarge by repeating cells; larger ones are transposed
+    convolutions (SAVi: 5)."""
 
     def __post_init__(self) -> None:
         if self.kernel < 3 or self.kernel % 2 == 0:
@@ -35,7 +37,7 @@ class SpatialBroadcastConfig:
 
 
 class SpatialBroadcast(nn.Module):
-    """Latents `B K D` to maps `B K outputs H W`, each slot on its own, whatever its mask."""
+    """Decodes latents `B K D` to maps `B K outputs H W`, each slot independently of its mask."""
 
     def __init__(self, config: SpatialBroadcastConfig, latent_dim: int, outputs: int, size: tuple[int, int]):
         super().__init__()
@@ -75,8 +77,8 @@ class SpatialBroadcast(nn.Module):
         return self.output(x).unflatten(0, latents.shape[:2])
 
     def _first(self, latents: Float[Tensor, "N D"]) -> Float[Tensor, "N C h w"]:
-        """The first convolution. It is linear, and its input is the sum of a vector for each slot, the same everywhere,
-        and a map that is the same for all slots: each is convolved on its own."""
+        """The first convolution. The first convolution is linear, and its input is the sum of a constant vector per
+        slot and a map that all slots share; so the two are convolved separately."""
         layer, places = self.layers[0], self.position(self.coordinates).permute(2, 0, 1)[None]
         weight, bias = layer.weight, layer.bias
         convolve = upsampled_conv if self.doublings else partial(F.conv2d, padding=1)

@@ -1,4 +1,5 @@
-"""The component VAE of MONet and ViMON: frame and mask to a vector, and a vector to a picture and a mask.
+"""The component VAE of MONet and ViMON: encodes frame and mask to a vector, and decodes a vector to a picture and a
+mask.
 
 All slots share its weights and are processed independently.
 """
@@ -18,14 +19,14 @@ from vonet.errors import BadInput
 
 
 def components(frames: Float[Tensor, "B 3 H W"], maps: Float[Tensor, "B K H W"]) -> Float[Tensor, "B*K 4 H W"]:
-    """The frame beside the map of each slot."""
+    """Concatenates the frame with the map of each slot."""
     repeated = frames.unsqueeze(1).expand(-1, maps.shape[1], -1, -1, -1)
     stacked = torch.cat([repeated, maps.unsqueeze(2)], dim=2).flatten(0, 1)
     return stacked.contiguous(memory_format=torch.channels_last)
 
 
 def first_and_others(first: float, others: float, log_masks: Float[Tensor, "B K H W"]) -> Float[Tensor, " K"]:
-    """A number for each slot, of which the first is special: unequal ones break the symmetry of the slots."""
+    """One number per slot, with a special value for the first: different values break the symmetry of the slots."""
     return torch.cat([log_masks.new_tensor([first]), log_masks.new_full((log_masks.shape[1] - 1,), others)])
 
 
@@ -34,12 +35,12 @@ class ComponentEncoderConfig:
     """The encoder of MONet's component VAE."""
 
     channels: tuple[int, ...] = (32, 32, 64, 64)
-    """Of the 3x3 convolutions, each of which halves its map."""
+    """Channels of the 3x3 convolutions, each of which halves its map."""
     hidden: int = 256
 
 
 class ComponentEncoder(nn.Sequential):
-    """Frame and mask, four channels, to a vector. Initialised as torch does by default."""
+    """Encodes frame and mask (four channels) to a vector. Initialised as torch does by default."""
 
     def __init__(self, config: ComponentEncoderConfig, outputs: int, size: tuple[int, int]):
         widths = (4, *config.channels)
@@ -57,16 +58,18 @@ class ComponentDecoderConfig:
     """The decoder of MONet's component VAE."""
 
     channels: tuple[int, ...] = (32, 32, 32, 32)
-    """Of the 3x3 convolutions without padding; the vector is laid out on a map that is larger by what they cut off."""
+    """Channels of the 3x3 convolutions without padding; the vector is repeated over a map that is larger by the lost
+    border."""
     reduction: int = 1
-    """The pictures are painted at the frame's size divided by this, and enlarged."""
+    """Pictures are decoded at the frame's size divided by this, and enlarged."""
 
 
 class ComponentDecoder(nn.Module):
-    """A vector to a picture (three channels of any numbers) and the logits of a mask. Initialised as torch does.
+    """Decodes a vector to a picture (three unbounded channels) and the logits of a mask. Initialised as torch does by
+    default.
 
-    The first convolution sees a map that is constant but for two channels of coordinates, and it is linear: so it is a
-    product for the vector, the same everywhere, plus a map of the coordinates, the same for all slots.
+    The first convolution is linear, and its input is constant except for two channels of coordinates. So it is computed
+    as a product for the vector, equal at all positions, plus a map of the coordinates, equal for all slots.
     """
 
     def __init__(self, config: ComponentDecoderConfig, latent_dim: int, size: tuple[int, int]):

@@ -1,7 +1,6 @@
 """Convolutions: the residual block, and exact cheaper forms of two convolutions of the U-Net.
 
-Both shortcuts use the weight of the plain 3x3 convolution, so checkpoints are the same. Tests compare them with the
-plain forms.
+Both use the weight of the plain 3x3 convolution, so checkpoints do not change. Tests compare them with the plain forms.
 """
 
 from __future__ import annotations
@@ -52,9 +51,10 @@ def upsampled_conv(
     weight: Float[Tensor, "outputs inputs 3 3"],
     bias: Float[Tensor, " outputs"] | None = None,
 ) -> Float[Tensor, "N outputs 2*h 2*w"]:
-    """A 3x3 convolution of the map enlarged twice by nearest neighbour, without enlarging it: 4/9 of the work.
+    """A 3x3 convolution of a map enlarged twice by nearest neighbour, computed without enlarging the map: 4/9 of the
+    work.
 
-    Each small cell fills 2x2 large ones, so it reaches the result through the 3x3 kernel smeared by a 2x2 box: a
+    Each small cell fills 2x2 large ones, so its effect on the result is the 3x3 kernel convolved with a 2x2 box: a
     transposed 4x4 convolution of stride two.
     """
     if halved(small) and small.device.type == "cpu":
@@ -68,15 +68,16 @@ def _smeared(weight: Float[Tensor, "outputs inputs 3 3"]) -> Float[Tensor, "inpu
 
 
 def _by_parity(weight: Float[Tensor, "outputs inputs 3 3"]) -> Float[Tensor, "four_outputs inputs 2 2"]:
-    """The same as four convolutions of 2x2: for the even and odd rows and columns of the large map. The three taps of a
-    row fall on two small cells: one and two of them in even rows, two and one in odd rows."""
+    """The same as four 2x2 convolutions, one for each combination of even and odd rows and columns of the large map.
+    Along each axis, the three taps fall on two small cells: one and two of them at even positions, two and one at odd
+    positions."""
     falls = weight.new_tensor([[[1, 0, 0], [0, 1, 1]], [[1, 1, 0], [0, 0, 1]]])  # parity, small cell, tap
     return torch.einsum("pad,qbe,oide->pqoiab", falls, falls, weight).flatten(0, 2)
 
 
 class _UpsampledConv(torch.autograd.Function):
-    """In bfloat16 on CPUs, where the backward pass of a transposed convolution is slow: it goes through the four
-    convolutions of 2x2 instead."""
+    """Used in bfloat16 on CPUs, where the backward pass of a transposed convolution is slow: it uses the four 2x2
+    convolutions instead."""
 
     @staticmethod
     @custom_fwd(device_type="cpu")
@@ -109,8 +110,8 @@ def transposed_conv(
     weight: Float[Tensor, "outputs inputs k k"],
     bias: Float[Tensor, " outputs"] | None = None,
 ) -> Float[Tensor, "N outputs 2*h 2*w"]:
-    """A transposed convolution of stride two and odd kernel that doubles the sides, its weight in the order of an
-    ordinary one."""
+    """A transposed convolution with stride two and odd kernel that doubles the sides; its weight has the layout of an
+    ordinary convolution."""
     padding = weight.shape[-1] // 2
     return F.conv_transpose2d(small, weight.transpose(0, 1), bias, stride=2, padding=padding, output_padding=1)
 
@@ -122,8 +123,8 @@ def conv_up_and_skip(
 ) -> Float[Tensor, "N outputs 2*h 2*w"]:
     """A 3x3 convolution of the concatenation [small enlarged twice | skip].
 
-    A convolution is linear in its channels, so it is the sum of two, and neither the enlarged map nor the
-    concatenation is ever made.
+    A convolution is linear in its channels, so it is the sum of two; neither the enlarged map nor the concatenation is
+    computed.
     """
     low = small.shape[1]
     if small.shape[-1] < SMALLEST_SIDE_FOR_TRANSPOSED:
@@ -134,9 +135,9 @@ def conv_up_and_skip(
 def conv_of_constant(
     values: Float[Tensor, "N inputs"], weight: Float[Tensor, "outputs inputs 3 3"], size: tuple[int, int]
 ) -> Float[Tensor, "N outputs h w"]:
-    """A 3x3 convolution (zero padding) of maps that are constant over space, without making the maps.
+    """A 3x3 convolution (zero padding) of maps that are constant over space, computed without the maps.
 
-    The result differs from place to place only by which of the nine taps fall inside the picture.
+    The result varies over the map only with the set of taps that fall inside it.
     """
     taps = torch.einsum("oiyx,ni->nyxo", weight, values).flatten(1, 2)  # N 9 outputs
     ones = torch.ones(1, 1, *size, dtype=values.dtype, device=values.device)

@@ -1,7 +1,7 @@
-"""The discrete VAE: each patch of the picture becomes one of V tokens, and tokens become a picture again.
+"""The discrete VAE: each patch of the picture is encoded as one of V tokens, and tokens are decoded to a picture.
 
-The encoder sees one patch at a time, so it is an MLP on patches. Its logits are linear: the authors' release leaves a
-ReLU on them, probably by accident, which we do not copy (docs/deviations.md).
+The encoder sees one patch at a time, so it is an MLP on patches. Its logits are linear: the authors' code applies a
+ReLU to them, probably by accident, which we do not copy (docs/deviations.md).
 """
 
 from __future__ import annotations
@@ -28,12 +28,12 @@ class DVAEConfig:
     vocabulary: int = 4096
     width: int = 64
     fine_layers: int = 6
-    """ReLU layers on 4x4 patches, the one that reads the patch included."""
+    """ReLU layers on 4x4 patches, including the layer that reads the patch."""
     coarse_layers: int = 0
-    """ReLU layers after 2x2 patches are joined, the one that joins them included. None: tokens are 4x4 patches;
-    some: 8x8 patches, a quarter of the tokens, handy for CPUs."""
+    """ReLU layers after 2x2 patches are joined, including the layer that joins them. None: tokens are 4x4 patches.
+    Otherwise tokens are 8x8 patches, a quarter as many, which suits CPUs."""
     temperature: Schedule = field(default_factory=lambda: Schedule(((0, 1.0), (10_000, 0.1))))
-    """Of the Gumbel-softmax."""
+    """Temperature of the Gumbel-softmax."""
 
 
 def _same_width(width: int, count: int) -> list[nn.Module]:
@@ -45,7 +45,7 @@ def _relu_layers(*layers: nn.Module) -> list[nn.Module]:
 
 
 def _refine(width: int, enlargement: int, outputs: int) -> list[nn.Module]:
-    """Four convolutions, the last of which makes the channels that the pixel shuffle turns into a larger map."""
+    """Four convolutions; the last one makes the channels that the pixel shuffle turns into a larger map."""
     shuffled = outputs * enlargement**2
     return [
         *_relu_layers(
@@ -59,14 +59,14 @@ def _refine(width: int, enlargement: int, outputs: int) -> list[nn.Module]:
 
 
 class DVAE(nn.Module):
-    """Frames `B 3 H W` to tokens `B N` and back. Patches are encoded one by one, and decoded together.
+    """Encodes frames `B 3 H W` to tokens `B N`, and decodes them. Patches are encoded one by one, and decoded together.
 
     Args:
         config: Vocabulary, layers and temperature.
         size: Height and width of the frames, in pixels.
 
     Raises:
-        BadInput: If the size is no multiple of the patch.
+        BadInput: If the size is not a multiple of the patch.
     """
 
     def __init__(self, config: DVAEConfig, size: tuple[int, int]):
@@ -115,25 +115,25 @@ class DVAE(nn.Module):
         return gumbel_like(logits).add_(logits) if self.training else logits
 
     def soft_tokens(self, logits: Float[Tensor, "B N V"], update: int) -> Float[Tensor, "B N V"]:
-        """A Gumbel-softmax draw; without noise in evaluation.
+        """A Gumbel-softmax sample; without noise in evaluation.
 
         softmax((log p + g)/τ) equals softmax((logits + g)/τ): log p and the logits differ by a constant per token.
         """
         return (self._noisy(logits) / self.temperature(update)).softmax(-1)
 
     def draw_tokens(self, logits: Float[Tensor, "B N V"]) -> Int[Tensor, "B N"]:
-        """Tokens drawn with the probabilities that the logits say, whatever the temperature; the most likely ones in
+        """Tokens sampled with the probabilities of the logits, whatever the temperature; the most likely ones in
         evaluation. No gradient passes."""
         return hard(self._noisy(logits.detach()))
 
     @torch.no_grad()
     def kinds_in_use(self, frames: Float[Tensor, "B 3 H W"]) -> int:
-        """How many kinds of tokens occur in these frames; a few only if the vocabulary has collapsed."""
+        """Number of different tokens in these frames; small if the vocabulary has collapsed."""
         return hard(self.logits(frames)).unique().numel()
 
     def unevenness(self, logits: Float[Tensor, "B N V"]) -> Float[Tensor, ""]:
-        """log V − H(p), where p is how often each kind is expected in these frames: 0 if all kinds are used alike,
-        log V if one kind is used for all. As a loss it keeps the vocabulary from collapsing."""
+        """log V − H(p), where p is the expected frequency of each token in these frames: 0 if all tokens are equally
+        frequent, log V if only one is used. As a loss it keeps the vocabulary from collapsing."""
         often = logits.flatten(0, 1).softmax(-1).mean(0)
         return math.log(self.vocabulary) + (often * often.clamp_min(1e-9).log()).sum()
 
@@ -145,7 +145,7 @@ class DVAE(nn.Module):
         return self._picture(self.from_tokens(soft))
 
     def decode(self, tokens: Int[Tensor, "B N"]) -> Float[Tensor, "B 3 H W"]:
-        """The picture of hard tokens: the first layer applied to a one-hot vector is a table look-up."""
+        """Decodes hard tokens: the first layer applied to a one-hot vector is a table look-up."""
         return self._picture(F.embedding(tokens, self.from_tokens.weight.t()) + self.from_tokens.bias)
 
     def pixel_error(self, frames: Float[Tensor, "B 3 H W"], soft: Float[Tensor, "B N V"]) -> Float[Tensor, " B"]:
@@ -153,5 +153,5 @@ class DVAE(nn.Module):
 
 
 def hard(soft: Float[Tensor, "B N V"]) -> Int[Tensor, "B N"]:
-    """The tokens of a draw. No gradient passes, so the dVAE learns from pixels alone."""
+    """The tokens of a Gumbel-softmax sample. No gradient passes, so the dVAE learns from pixels alone."""
     return torch.argmax(soft.detach(), dim=-1)

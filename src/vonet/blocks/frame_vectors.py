@@ -22,12 +22,12 @@ from vonet.errors import BadInput
 
 @dataclass(frozen=True, kw_only=True)
 class ResNetConfig:
-    """A ResNet of one basic block in each stage, for small pictures: no pooling at its beginning."""
+    """A ResNet with one basic block in each stage, for small pictures: it starts without pooling."""
 
     channels: tuple[int, ...] = (64, 128, 256, 512)
     strides: tuple[int, ...] = (1, 2, 2, 2)
     groups: int = 32
-    """Of the group norm."""
+    """Groups of the group norm."""
 
     def __post_init__(self) -> None:
         _check_strides(self.channels, self.strides)
@@ -36,7 +36,7 @@ class ResNetConfig:
 
 
 class ResNet(nn.Sequential):
-    """The norm that closes a residual branch starts with a scale of zero, so that each block begins as its shortcut."""
+    """The norm that ends a residual branch starts with a scale of zero, so that each block starts as its shortcut."""
 
     def __init__(self, config: ResNetConfig):
         first = config.channels[0]
@@ -53,7 +53,7 @@ class ResNet(nn.Sequential):
 
 @dataclass(frozen=True, kw_only=True)
 class ConvStackConfig:
-    """Plain convolutions, ReLU between them."""
+    """Plain convolutions with ReLU between them."""
 
     channels: tuple[int, ...] = (64, 64, 64, 192)
     strides: tuple[int, ...] = (2, 1, 1, 1)
@@ -94,7 +94,7 @@ def centred_grid(h: int, w: int) -> Float[Tensor, "h w 2"]:
 
 
 def four_sided_grid(h: int, w: int) -> Float[Tensor, "h w 4"]:
-    """(x, y, 1−x, 1−y) at the middle of each cell, the frame's sides being 0 and 1."""
+    """(x, y, 1−x, 1−y) at the centre of each cell; the frame's sides are at 0 and 1."""
     y, x = torch.meshgrid((torch.arange(h) + 0.5) / h, (torch.arange(w) + 0.5) / w, indexing="ij")
     return torch.stack([x, y, 1 - x, 1 - y], dim=-1)
 

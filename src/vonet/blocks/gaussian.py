@@ -20,7 +20,7 @@ class Gaussian:
     log_std: Float[Tensor, "*any D"]
 
     def sample(self) -> Float[Tensor, "*any D"]:
-        """A draw through which gradients flow (reparameterised)."""
+        """A reparameterised sample, through which gradients flow."""
         return torch.addcmul(self.mean, self.log_std.exp(), torch.randn_like(self.mean))
 
     def detach(self) -> Gaussian:
@@ -39,7 +39,7 @@ def unit_divergence(q: Gaussian) -> Float[Tensor, "*any"]:
 
 
 class GaussianHead(nn.Module):
-    """An MLP that gives mean and log standard deviation; the latter starts around `initial_log_std`."""
+    """An MLP that outputs mean and log standard deviation; the latter starts around `initial_log_std`."""
 
     def __init__(self, inputs: int, hidden: int, outputs: int, initial_log_std: float):
         super().__init__()

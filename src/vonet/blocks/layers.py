@@ -1,4 +1,4 @@
-"""Linear and convolution layers whose initialisation is visible where they are made."""
+"""Linear and convolution layers whose initialisation is chosen where they are constructed."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def _fan_in_normal(weight: Tensor, following: Following) -> None:
 
 
 def linear(inputs: int, outputs: int, following: Following = "linear", bias: bool = True) -> nn.Linear:
-    """A linear layer that starts as in the authors' code: truncated normal by fan-in, biases zero."""
+    """A linear layer initialised as in the authors' code: truncated normal by fan-in, zero biases."""
     layer = nn.Linear(inputs, outputs, bias=bias)
     _fan_in_normal(layer.weight, following)
     if bias:
@@ -36,7 +36,7 @@ def linear(inputs: int, outputs: int, following: Following = "linear", bias: boo
 def conv(
     inputs: int, outputs: int, kernel: int, following: Following = "linear", *, stride: int = 1, bias: bool = True
 ) -> nn.Conv2d:
-    """A convolution that keeps the size (divided by the stride)."""
+    """A convolution that keeps the size of the map, divided by the stride."""
     layer = nn.Conv2d(inputs, outputs, kernel, stride=stride, padding=kernel // 2, bias=bias)
     _fan_in_normal(layer.weight, following)
     if layer.bias is not None:
@@ -46,5 +46,5 @@ def conv(
 
 
 def mlp(inputs: int, hidden: int, outputs: int) -> nn.Sequential:
-    """One hidden layer with ReLU."""
+    """An MLP with one hidden layer and ReLU."""
     return nn.Sequential(linear(inputs, hidden, "relu"), nn.ReLU(), linear(hidden, outputs))

@@ -1,7 +1,7 @@
-"""Instance norm of maps in channels-last memory, the layout that convolutions on CPUs need.
+"""Instance norm of maps in channels-last memory, the memory format that convolutions on CPUs need.
 
-Torch's own kernels take three to six times as long there, because they stride over a map once for each channel. Here
-sums over the cells of a map are products with a vector of ones. A test compares the function with torch's.
+Torch's own kernels take three to six times as long in this format, because they traverse a map once per channel. Here,
+sums over the cells of a map are computed as products with a vector of ones. A test compares the function with torch's.
 """
 
 from __future__ import annotations
@@ -20,11 +20,11 @@ CELLS_FOR_TORCH = 1024
 
 
 class InstanceNorm(nn.Module):
-    """Each channel of each map brought to mean zero and variance one, then scaled and shifted as learned."""
+    """Normalises each channel of each map to mean zero and variance one, then applies a learned scale and shift."""
 
     eps = 1e-5
     portable = False
-    """Whether torch's own norm is used everywhere, as a model that is exported needs it."""
+    """Whether torch's own norm is always used, which an exported model needs."""
     weight: Tensor
     bias: Tensor
 
@@ -40,7 +40,7 @@ class InstanceNorm(nn.Module):
 
 
 class GroupNorm(nn.GroupNorm):
-    """Torch's, which in bfloat16 takes ten times as long on CPUs: always in float32."""
+    """Torch's group norm, always in float32, because in bfloat16 it takes ten times as long on CPUs."""
 
     @in_float32
     def forward(self, x: Float[Tensor, "N C h w"]) -> Float[Tensor, "N C h w"]:
@@ -89,7 +89,7 @@ class _InstanceNorm(torch.autograd.Function):
 
 
 def _cells(x: Float[Tensor, "N C h w"]) -> Float[Tensor, "N h*w C"]:
-    """No copy where the channels lie last."""
+    """A view without a copy if the channels are last in memory."""
     return x.permute(0, 2, 3, 1).flatten(1, 2)
 
 

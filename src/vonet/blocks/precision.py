@@ -1,7 +1,7 @@
-"""What stays in float32 while the surroundings compute in bfloat16 (torch.autocast).
+"""Parts that stay in float32 under autocast to bfloat16 (torch.autocast).
 
-Convolutions and large products gain from bfloat16. Norms, softmaxes, divergences and losses need float32, and on CPUs
-everything else is faster in it.
+Convolutions and large products gain from bfloat16. Norms, softmaxes, KL divergences and losses need float32, and on
+CPUs all other operations are faster in it.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ def halved(x: Tensor) -> bool:
 
 
 def in_float32(forward: Callable[..., Any]) -> Callable[..., Any]:
-    """A module's forward pass that is never computed in bfloat16; such inputs are converted."""
+    """Decorates a module's forward pass so that it is never computed in bfloat16; bfloat16 inputs are converted."""
 
     @wraps(forward)
     def whole(self: Any, first: Tensor, *others: Any) -> Any:

@@ -1,4 +1,4 @@
-"""Random numbers for training, drawn fast on CPUs, where the generic dropout and exponential draws are a bottleneck."""
+"""Fast random numbers for training on CPUs, where torch's dropout and exponential sampling are a bottleneck."""
 
 from __future__ import annotations
 
@@ -13,7 +13,8 @@ _LEVELS = 2**16
 def drop_mask(shape: tuple[int, ...], rate: float) -> tuple[Bool[Tensor, ...], float]:
     """Booleans that are true with probability `rate`, and the exact probability.
 
-    Four are cut from each 64-bit draw, so the rate is a multiple of 2⁻¹⁶; who rescales uses the exact one.
+    Four are taken from each 64-bit random number, so the rate is a multiple of 2⁻¹⁶; rescale with the returned exact
+    probability.
     """
     count = torch.Size(shape).numel()
     threshold = round(rate * _LEVELS)
@@ -22,7 +23,7 @@ def drop_mask(shape: tuple[int, ...], rate: float) -> tuple[Bool[Tensor, ...], f
 
 
 def dropout(x: Float[Tensor, "*any"], rate: float, training: bool) -> Float[Tensor, "*any"]:
-    """Dropout; on a CPU with a cheaper random mask."""
+    """Dropout, with a cheaper random mask on CPUs."""
     if not training or rate == 0:
         return x
     if x.device.type != "cpu":
@@ -40,7 +41,7 @@ def gumbel_like(x: Float[Tensor, "*any"]) -> Float[Tensor, "*any"]:
 def draw_noise(
     batch: int, slots: int, slot_dim: int, like: Tensor, generator: torch.Generator | None
 ) -> Float[Tensor, "B K D"]:
-    """Unit Gaussian noise, one vector per slot. A generator may live on the CPU whatever the model's device, so that
+    """Unit Gaussian noise, one vector per slot. The generator may be on the CPU for any device of the model, so that
     the same seed gives the same slots everywhere."""
     device = generator.device if generator is not None else like.device
     noise = torch.randn(batch, slots, slot_dim, generator=generator, device=device, dtype=like.dtype)

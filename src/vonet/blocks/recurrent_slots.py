@@ -5,7 +5,7 @@
     p_0 = fresh(ε);   for each frame t:   c_t = Correct(p_{t−1}, x_t)      slot attention
                                           p_t = Predict(c_t)               slots among themselves; the state
 
-The decoder gets c, the state holds p. The frames' vectors do not depend on the slots, so they are computed for all
+The decoder reads c; the state holds p. The frames' vectors do not depend on the slots, so they are computed for all
 frames of a clip at once; only slot attention and prediction run frame by frame.
 """
 
@@ -45,7 +45,7 @@ class Corrected:
 
 
 class RecurrentSlots(nn.Module):
-    """The model without its initial slots (`fresh`), its masks (`log_masks`) and its losses."""
+    """The common part of both models; subclasses add initial slots (`fresh`), masks (`log_masks`) and losses."""
 
     def __init__(
         self,
@@ -99,7 +99,7 @@ class RecurrentSlots(nn.Module):
         return SlotState(slots=self.fresh(noise), noise=noise)
 
     def restart(self, state: SlotState, is_first: Bool[Tensor, " B"]) -> SlotState:
-        """Fresh slots, from the state's noise, for the elements where a video begins."""
+        """Replaces slots by fresh ones, from the state's noise, where a video begins."""
         return replace(state, slots=torch.where(is_first[:, None, None], self.fresh(state.noise), state.slots))
 
     # ---- a video ---------------------------------------------------------------------------------------------------

@@ -11,11 +11,11 @@ from jaxtyping import Float
 from torch import Tensor
 
 Attend = Callable[[int, Float[Tensor, "B H W"]], Float[Tensor, "B H W"]]
-"""The number of a slot and the logarithm of its scope to the logits of the share that it takes."""
+"""Maps the number of a slot and the logarithm of its scope to the logits of the share that it takes."""
 
 
 def break_stick(attend: Attend, whole: Float[Tensor, "B H W"], slots: int) -> Float[Tensor, "B K H W"]:
-    """Log-masks, slot after slot. `whole` is the logarithm of the first scope: zero everywhere.
+    """Log-masks, slot after slot. `whole` is the logarithm of the first scope: zero at all positions.
 
     log m_k = log s_{k−1} + log σ(a_k),  log s_k = log s_{k−1} + log σ(−a_k),  log m_K = log s_{K−1}.
     """

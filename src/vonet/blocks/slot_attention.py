@@ -6,8 +6,9 @@
     u_k    = Σ_i w_{ki} W_v x̂_i,   w_{ki} = A_{ki} / Σ_i A_{ki}               the mean of what a slot took
     s_k    ← GRU(u_k, s_k), and between two iterations  s_k ← s_k + MLP(LN(s_k))
 
-Keys and values are never made: q · W_k x̂ = (W_kᵀ q) · x̂, and a mean of values is the value of a mean. There are a dozen
-slots and thousands of vectors, so this is several times cheaper (tests/test_slot_attention.py holds the two together).
+Keys and values are never computed: q · W_k x̂ = (W_kᵀ q) · x̂, and a mean of values is the value of a mean. There are
+about a dozen slots and thousands of vectors, so this is several times cheaper (tests/test_slot_attention.py compares it
+with the plain form).
 """
 
 from __future__ import annotations
@@ -27,18 +28,18 @@ TINY = 1e-8
 
 @dataclass(frozen=True, kw_only=True)
 class SlotAttentionConfig:
-    """Iterations, and the MLP between them."""
+    """Number of iterations, and the MLP between them."""
 
     iterations: int = 1
-    """For each frame."""
+    """Iterations per frame."""
     hidden: int | None = None
-    """Of the MLP between two iterations; None: there is none."""
+    """Hidden width of the MLP between two iterations; None: no MLP."""
 
     def __post_init__(self) -> None:
         if self.iterations < 1:
             raise BadInput(f"{self.iterations} iterations of slot attention were asked for; at least 1 is needed")
         if self.hidden is not None and self.iterations == 1:
-            raise BadInput("the MLP stands between two iterations, and there is 1: use hidden None, or more iterations")
+            raise BadInput("the MLP needs two or more iterations, and there is 1: use hidden None, or more iterations")
 
 
 class SlotAttention(nn.Module):
@@ -64,7 +65,7 @@ class SlotAttention(nn.Module):
             self.between = nn.Sequential(nn.LayerNorm(slot_dim), mlp(slot_dim, config.hidden, slot_dim))
 
     def prepare(self, vectors: Float[Tensor, "*any N F"]) -> Float[Tensor, "*any N F"]:
-        """x̂, what the slots look at. It depends on no slot, so that all frames can be prepared at once."""
+        """x̂, the normalised input vectors. They do not depend on the slots, so all frames can be prepared at once."""
         return self.vector_norm(vectors)
 
     def forward(

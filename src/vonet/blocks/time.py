@@ -19,8 +19,8 @@ def scan(
     state: StateT,
     seen: Sequence[Tensor] | None = None,
 ) -> tuple[dict[str, Tensor], StateT]:
-    """Apply `step` to frame after frame; `restart` first where a video begins. `seen`: what the step takes in place of
-    each frame, where that needs no state and is computed for all of them at once.
+    """Apply `step` to each frame in order, after `restart` where a video begins. `seen`: Inputs of the step in place of
+    the frames, if they do not depend on the state and were computed for all frames at once.
 
     Returns the tensors of the step's outputs stacked over time, by name, and the state after the last frame.
     """

@@ -19,8 +19,9 @@ from vonet.blocks.random import dropout
 class TokenPredictor(nn.Module):
     """Predicts each token from the ones before it and the slots.
 
-    `memory` prepares the slots for cross-attention. `norms` stand before and behind the transformer: VONet has layer
-    norms there, STEVE none. `head` makes logits `V` of the transformer's `W`; VONet's and STEVE's start differently.
+    `memory` is the layer that prepares the slots for cross-attention. `norms` are applied before and after the
+    transformer: VONet has layer norms there, STEVE none. `head` maps the transformer's output of width `W` to `V`
+    logits; VONet and STEVE initialise it differently.
     """
 
     losses = ("tokens", "pixels")
@@ -50,10 +51,10 @@ class TokenPredictor(nn.Module):
     def predict(
         self, tokens: Int[Tensor, "B N"], latents: Float[Tensor, "B K D"], hidden: float = 0.0
     ) -> Float[Tensor, "B N V"]:
-        """Logits of every token, given the true ones before it.
+        """Logits of every token, given the true tokens before it.
 
         hidden: the mean share of the true tokens that are hidden, from 0 to 0.5. The share of each frame is random,
-        between none and twice as many.
+        between none and twice this share.
         """
         known = self.embedding(tokens[:, :-1])
         if hidden > 0:
@@ -71,7 +72,8 @@ class TokenPredictor(nn.Module):
         return F.cross_entropy(logits.flatten(0, 1), tokens.flatten(), reduction="none").view(tokens.shape).sum(-1)
 
     def generate(self, latents: Float[Tensor, "B K D"]) -> Int[Tensor, "B N"]:
-        """The most likely token after token. Keys and values of earlier tokens are kept, not computed again."""
+        """Generates the most likely token at each position, one after the other. Keys and values of earlier tokens are
+        cached."""
         with torch.inference_mode():
             advance = self.transformer.generator(self.memory(latents), self.dvae.tokens)
             x = self.begin[0].expand(len(latents), -1)
@@ -86,5 +88,5 @@ class TokenPredictor(nn.Module):
     def picture(
         self, latents: Float[Tensor, "B K D"], log_masks: Float[Tensor, "B K h w"] | None = None
     ) -> Float[Tensor, "B 3 H W"]:
-        """A frame from slots alone. The masks are not needed: tokens know where they are."""
+        """Generates a frame from the slots. Masks are not needed, because tokens encode their position."""
         return self.dvae.decode(self.generate(latents)).clamp(0, 1)

@@ -15,7 +15,7 @@ from vonet.errors import BadInput
 
 
 def check_heads(width: int, heads: int) -> None:
-    """Refuse heads that cannot share a width."""
+    """Refuse a width that the number of heads does not divide."""
     if heads < 1 or width % heads:
         raise BadInput(f"a width of {width} cannot be shared by {heads} heads: use a multiple")
 

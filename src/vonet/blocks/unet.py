@@ -35,7 +35,7 @@ class UNetConfig:
     """Channels of the blocks and widths at the bottleneck."""
 
     channels: tuple[int, ...] = (32, 64, 64, 128, 128)
-    """Of the M down-blocks; the up-blocks mirror them."""
+    """Channels of the M down-blocks; the up-blocks mirror them."""
     bottleneck: tuple[int, ...] = (512, 512)
     """Widths of the MLP at the bottleneck; the last is the width of the vector e."""
 
@@ -46,10 +46,10 @@ class UNetConfig:
 
 
 class UNet(nn.Module):
-    """From a map `inputs h w` to a map of logits `h w`.
+    """Maps a map `inputs h w` to a map of logits `h w`.
 
-    `encode` starts from the result of the first convolution, `first`, because a caller may compute it in a cheaper
-    way (VONet shares most of its input among the slots).
+    `encode` takes the output of the first convolution, `first`, because a caller may compute it in a cheaper way (VONet
+    shares most of its input among the slots).
     """
 
     norm: type[InstanceNorm] = InstanceNorm
@@ -91,7 +91,7 @@ class UNet(nn.Module):
         first: Float[Tensor, "N C h w"],
         scale_shift: Modulation = None,
     ) -> tuple[Float[Tensor, "N E"], list[Tensor]]:
-        """The vector e and the skips. `scale_shift` acts after the first normalisation."""
+        """The bottleneck vector e, and the skips. `scale_shift` acts after the first normalisation."""
         x = self.first_norm(first)
         if scale_shift is not None:
             scale, shift = (part[:, :, None, None] for part in scale_shift)

@@ -7,7 +7,7 @@ from argparse import ArgumentParser, Namespace
 from pathlib import Path
 
 ABOUT = "print methods side by side, from their recorded scores"
-DESCRIPTION = "For runs that vonet evaluate has scored on the same videos. The table is Markdown."
+DESCRIPTION = "Compares runs that vonet evaluate has scored on the same videos. The table is Markdown."
 
 
 def add_options(parser: ArgumentParser) -> None:

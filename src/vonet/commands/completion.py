@@ -8,7 +8,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from vonet.errors import BadInput
 
 Commands = Mapping[str, tuple[str, ArgumentParser]]
-"""What each command is for, and its parser."""
+"""The description and the parser of each command."""
 
 BASH = """\
 _vonet() {{
@@ -55,14 +55,14 @@ def script(shell: str, commands: Commands) -> str:
 
 
 def _bash(commands: Commands) -> str:
-    """The command stands behind every `--with YOURS.py`. Where nothing of ours fits, `-o default` completes names of
-    files."""
+    """The command comes after every `--with YOURS.py`. Where none of our completions fits, `-o default` completes file
+    names."""
     cases = [f'            {name}) words="{" ".join(_options(own))}" ;;' for name, (_, own) in commands.items()]
     return BASH.format(commands=" ".join(commands), cases="\n".join(cases))
 
 
 def _fish(commands: Commands) -> str:
-    """`__fish_use_subcommand` would take YOURS.py of `--with` for the command."""
+    """`__fish_use_subcommand` would take the YOURS.py of `--with` for the command."""
     before = f"complete -c vonet -n 'not __fish_seen_subcommand_from {' '.join(commands)}'"
     lines = [f"{before} -l with -r -F -d 'a Python file with your own parts'"]
     for name, (about, own) in commands.items():
@@ -75,7 +75,7 @@ def _fish(commands: Commands) -> str:
 
 
 def _options(parser: ArgumentParser) -> dict[str, str]:
-    """The long name of each option, and what it is for."""
+    """The long name and the description of each option."""
     return {name: action.help or "" for action in parser._actions for name in _long(action.option_strings)}
 
 

@@ -10,12 +10,12 @@ from vonet.commands.generate import without_windows
 from vonet.errors import BadInput
 
 ABOUT = "generate a world, train on it, score, segment and report"
-DESCRIPTION = "Finished steps are used again, so after Ctrl-C the same command continues."
+DESCRIPTION = "Finished steps are reused, so the same command continues after Ctrl-C."
 
 EXPERIMENT, SHIPPED = "vonet-closeup-quick", "vonet-closeup"
 TRAINING_VIDEOS, VALIDATION_VIDEOS = 1_000, 64
 SCORED_MEANWHILE = 16
-"""Validation videos that are scored during the training, at most: fewer than at its end, to save time."""
+"""Largest number of validation videos that are scored during training; fewer than at the end, to save time."""
 
 
 def add_options(parser: ArgumentParser) -> None:
@@ -36,7 +36,7 @@ def run(arguments: Namespace) -> None:
 
 
 def demo(out: Path, updates: int | None = None, videos: int = TRAINING_VIDEOS, seed: int = 0) -> None:
-    """With fewer training videos than usual there are not more validation videos than these."""
+    """Runs all steps; there are never more validation videos than training videos."""
     from vonet import experiments
     from vonet.data.generate import generate
     from vonet.data.scenes.video import WorldConfig

@@ -32,7 +32,7 @@ def add_options(parser: ArgumentParser) -> None:
     parser.add_argument(
         "--pictures",
         action="store_true",
-        help="also score what the model paints: the shares of object and of background pixels in their colour",
+        help="also score reconstructions: the shares of object and of background pixels with the right colour",
     )
     parser.add_argument("--out", type=Path, help="folder for scores (default: `evaluation` beside the weights)")
     parser.add_argument("--json", action="store_true", help="print the mean scores as JSON")

@@ -6,10 +6,10 @@ import sys
 from typing import NoReturn
 
 MISTAKE, STOPPED, UNREAD = 2, 130, 141
-"""A mistake or unusable input; Ctrl-C; the reader of the output is gone."""
+"""Exit codes for a mistake or unusable input, for Ctrl-C, and for an output whose reader is gone."""
 
 
 def leave(code: int, sentence: str) -> NoReturn:
-    """Say a sentence on standard error and end the process."""
+    """Print a sentence to standard error and end the process."""
     print(f"vonet: {sentence}", file=sys.stderr)
     sys.exit(code)

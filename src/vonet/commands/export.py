@@ -10,7 +10,7 @@ from vonet.commands.given import given
 ABOUT = "write a model as ONNX, or for torch without vonet"
 DESCRIPTION = (
     "Writes two files to the folder OUT: `initial` makes slots from noise, `step` takes a frame and the slots and "
-    "gives masks and the next slots. Any batch and number of slots. For VONet, SAVi and STEVE."
+    "gives masks and the next slots. Any batch size and number of slots works. Only for VONet, SAVi and STEVE."
 )
 
 

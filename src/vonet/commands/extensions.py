@@ -15,8 +15,8 @@ from vonet.errors import BadInput
 
 
 def use(path: Path) -> None:
-    """Run a file, once. It is imported under its own name, with its folder as the last place where modules are looked
-    for: so it may import its neighbours, worker processes find what it defines, and it hides no other module."""
+    """Run a file, once. It is imported under its own name, and its folder becomes the last entry of the module search
+    path. So it may import its neighbours, worker processes find what it defines, and it hides no other module."""
     file = path.resolve()
     if file.suffix != ".py" or not file.is_file():
         raise BadInput(f"{path} is not a Python file; give the file with your own parts: vonet --with YOURS.py COMMAND")
@@ -33,6 +33,6 @@ def use(path: Path) -> None:
 
 
 def _line(error: Exception, file: Path) -> str:
-    """Where in the file it went wrong, if it was there."""
+    """The line of the file where the error occurred, if it was in this file."""
     lines = [frame.lineno for frame in traceback.extract_tb(error.__traceback__) if Path(frame.filename) == file]
     return f" (line {lines[-1]})" if lines else ""

@@ -17,7 +17,11 @@ DESCRIPTION = (
 
 def add_options(parser: ArgumentParser) -> None:
     parser.add_argument(
-        "sources", type=Path, nargs="+", metavar="SOURCE", help="run folders; JSON of vonet evaluate or make bench"
+        "sources",
+        type=Path,
+        nargs="+",
+        metavar="SOURCE",
+        help="run folders; JSON files of vonet evaluate or make bench",
     )
     parser.add_argument("--out", type=Path, default=Path("figures"), help="folder for the figures (default: figures)")
     parser.add_argument("--data", type=Path, help="videos to show (default: those the first run was trained on)")

@@ -12,14 +12,14 @@ from vonet.errors import BadInput
 
 ABOUT = "generate a world of videos with true ids"
 DESCRIPTION = (
-    "Physics, pictures and exact ids, in the spirit of MOVi-A to E; or coloured sprites that drift over a plain "
-    "background (sprites); or the benchmark Sprites-MOT (spmot). An interrupted command continues when it is run "
-    "again. A larger number of videos extends a finished world."
+    "Worlds A to E are rendered videos with simulated physics, modelled on MOVi-A to E; sprites are coloured shapes "
+    "that drift over a plain background; spmot is the benchmark Sprites-MOT. An interrupted command continues when it "
+    "is run again. A larger number of videos extends a finished world."
 )
 LEVELS = tuple("ABCDE")
 WORLDS = (*LEVELS, "sprites", "spmot")
 COUNTS = {"train": 1000, "validation": 100, "test": 0}
-"""Videos of each split by default; Sprites-MOT has those of the original."""
+"""Default number of videos per split; Sprites-MOT has the numbers of the original."""
 
 
 def add_options(parser: ArgumentParser) -> None:
@@ -43,7 +43,8 @@ def add_options(parser: ArgumentParser) -> None:
         "--camera-distance",
         type=float,
         metavar="SHARE",
-        help="of the level's distance; 0.6 is a close-up, with objects thrown from 0.6 of the region (default: 1)",
+        help="camera distance relative to the level's; 0.6 is a close-up, with objects thrown from 0.6 of the region "
+        "(default: 1)",
     )
     parser.add_argument("--seed", type=int, help="seed of all videos (default: 0)")
     add_workers(parser, "; never changes a video")
@@ -59,7 +60,7 @@ def add_options(parser: ArgumentParser) -> None:
 
 def without_windows() -> None:
     """Keep MuJoCo from looking for a window system, which we do not use: it starts a process for that, which prints a
-    traceback when Ctrl-C comes meanwhile. The workers inherit it. Before MuJoCo is imported."""
+    traceback on Ctrl-C. Worker processes inherit this setting. Call this before MuJoCo is imported."""
     os.environ.setdefault("MUJOCO_GL", "disable")
 
 
@@ -77,7 +78,7 @@ def run(arguments: Namespace) -> None:
         print(f"Look at {arguments.preview}: a video in each row, frames on the left, true ids on the right.")
         return
     if arguments.world is None:
-        raise BadInput(f"no world was given; possible are {', '.join(WORLDS)}: try vonet generate A")
+        raise BadInput(f"no world was given; expected one of {', '.join(WORLDS)}: try vonet generate A")
     config = _config(arguments.world, arguments)
     out = arguments.out or Path("worlds") / f"{_world(arguments.world)}-{config.size}"
     counts = {**_default_counts(arguments.world), **given(arguments, *COUNTS)}
@@ -102,7 +103,7 @@ def _config(text: str, arguments: Namespace):  # type: ignore[no-untyped-def]  #
 
     world = _world(text)
     if world is None:
-        raise BadInput(f"there is no world {text!r}; possible are {', '.join(WORLDS)}")
+        raise BadInput(f"there is no world {text!r}; expected one of {', '.join(WORLDS)}")
     chosen = given(arguments, "size", "frames", "objects", "seed", "camera_distance")
     if "objects" in chosen:
         chosen["objects"] = tuple(chosen["objects"])

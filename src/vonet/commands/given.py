@@ -1,4 +1,5 @@
-"""Options that were given. Defaults stand in the library alone; a test compares what the help says of them."""
+"""Selects the options that the user gave. Defaults are defined only in the library; a test compares them with the help
+texts."""
 
 from __future__ import annotations
 
@@ -7,5 +8,6 @@ from typing import Any
 
 
 def given(arguments: Namespace, *names: str) -> dict[str, Any]:
-    """The options of these names that were given, for a call whose own defaults serve for the others."""
+    """Those of the named options that were given, as keyword arguments; the called function has defaults for the
+    others."""
     return {name: value for name in names if (value := getattr(arguments, name)) is not None}

@@ -1,6 +1,6 @@
-"""Trainings as jobs of ordinary commands: printed, run here some at a time, or handed to Slurm.
+"""Trainings as jobs of ordinary commands, which are printed, run locally or submitted to Slurm.
 
-A job knows what is left to do, so that whatever was interrupted continues when it is started again.
+A job knows which of its commands are left to do, so an interrupted job continues when it is started again.
 """
 
 from __future__ import annotations
@@ -25,15 +25,15 @@ PROGRAMS: Mapping[str, Command] = {
     "vonet": (sys.executable, "-m", "vonet"),
     "torchrun": (sys.executable, "-m", "torch.distributed.run"),
 }
-"""How the first word of a command is run: by this Python, wherever the shell would look."""
+"""How the first word of a command is run: with this Python, whatever the shell would find."""
 MINUTES = 2 * 24 * 60
-"""Of a job on Slurm, unless --slurm says otherwise; one that runs out of time is queued again and resumes."""
+"""Time limit of a Slurm job, unless --slurm gives another; a job that runs out of time is queued again and resumes."""
 CORES_PER_PROCESS = 4
 
 
 @dataclass(frozen=True)
 class Data:
-    """A store, and the command that makes it. `source`: another store that the command reads."""
+    """A store, and the command that makes it. `source`: Another store that the command reads."""
 
     store: Path
     make: Command
@@ -57,8 +57,8 @@ class Data:
 
 @dataclass(frozen=True)
 class Job:
-    """A training and its evaluation. `processes`: of torchrun, one for each GPU. `scored`: the store to score on, if it
-    is not the training's; `scoring`: options of `vonet evaluate`."""
+    """A training and its evaluation. `processes`: Processes of torchrun, one per GPU. `scored`: Store to score on, if
+    it differs from the training store; `scoring`: options of `vonet evaluate`."""
 
     experiment: str
     seed: int
@@ -74,7 +74,7 @@ class Job:
         return self.out.name
 
     def commands(self) -> list[Command]:
-        """What is left to do."""
+        """The commands that are left to do."""
         if self.evaluation() is not None:
             return []
         evaluate: Command = ("vonet", "evaluate", str(self.out), str(self._scored), *self.scoring)
@@ -89,7 +89,7 @@ class Job:
         return [(*train, "--resume") if self._updates_done else train, evaluate]
 
     def evaluation(self) -> dict[str, Any] | None:
-        """The scores of the finished training; None where there are none yet."""
+        """The scores of the finished training; None if there are none yet."""
         from vonet.evaluation.report import EVALUATION, read_evaluation
         from vonet.experiments import weights
 
@@ -121,12 +121,13 @@ class Job:
 
 
 def plan(jobs: Sequence[Job]) -> list[Command]:
-    """Everything that is left to do, in order."""
+    """All commands that are left to do, in order."""
     return [command for work in _with_data(jobs) for command in work.commands()]
 
 
 def run_here(jobs: Sequence[Job], workers: int) -> None:
-    """Run what is left to do, `workers` jobs at a time. With more than one, each writes to a log beside its run."""
+    """Run the commands that are left to do, `workers` jobs at a time. With more than one worker, each job writes to a
+    log beside its run."""
     if workers < 1:
         raise BadInput(f"{workers} workers were asked for; at least 1 is needed")
     for data in _data(jobs):
@@ -148,8 +149,8 @@ def run_here(jobs: Sequence[Job], workers: int) -> None:
 
 
 def submit(jobs: Sequence[Job], folder: Path, options: Sequence[str]) -> dict[str, str]:
-    """Hand what is left to do to Slurm, one job for each training, and give the number of each job by its name. Logs
-    and what Slurm runs lie in `folder`, which all machines must share."""
+    """Submit the commands that are left to do to Slurm, one job per training, and return the number of each job by its
+    name. Logs and Slurm's files are in `folder`, which all machines must share."""
     try:
         import submitit
     except ImportError:
@@ -172,7 +173,7 @@ def submit(jobs: Sequence[Job], folder: Path, options: Sequence[str]) -> dict[st
 
 
 class Resumable:
-    """What Slurm runs. submitit calls `checkpoint` when the time is up, and queues the job again."""
+    """The job that Slurm runs; submitit calls `checkpoint` when the time is up, and queues the job again."""
 
     def __call__(self, work: Data | Job) -> None:
         _run(work, log=None)
@@ -184,7 +185,7 @@ class Resumable:
 
 
 def _describe(executor: Any, work: Data | Job, more: Mapping[str, str], options: Sequence[str]) -> None:
-    """The job's needs, as submitit names them; what the user gives comes last."""
+    """The job's resources, as submitit names them; the user's options override ours."""
     needs: dict[str, Any] = {"job_name": work.name, "time": MINUTES, "nodes": 1, "ntasks_per_node": 1}
     needs["cpus_per_task"] = CORES_PER_PROCESS * work.processes
     if isinstance(work, Job):
@@ -201,7 +202,7 @@ def _describe(executor: Any, work: Data | Job, more: Mapping[str, str], options:
 
 
 def _with_data(jobs: Sequence[Job]) -> list[Data | Job]:
-    """Each store once, before the jobs."""
+    """The stores, each once, followed by the jobs."""
     return [*_data(jobs), *jobs]
 
 
@@ -227,8 +228,8 @@ def _run(work: Data | Job, log: Path | None, environment: Mapping[str, str] | No
 
 
 def _exit_code(command: Command, **options: Any) -> int:
-    """Of a command when it has ended. Ctrl-C reaches it too: it is given the time to save, where `subprocess.run` would
-    kill it."""
+    """Exit code of a command. Ctrl-C reaches the command too, and it gets the time to save, where `subprocess.run`
+    would kill it."""
     program, *words = command
     interrupted = False
     with subprocess.Popen([*PROGRAMS[program], *words], **options) as process:

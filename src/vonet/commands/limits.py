@@ -17,14 +17,14 @@ def add_limits(parser: ArgumentParser) -> None:
         dest="megapixels",
         type=float,
         metavar="N",
-        help="refuse pictures and frames with more million pixels; each takes up to 10 MB of memory (default: 36)",
+        help="refuse pictures and frames with more million pixels; a million takes up to 10 MB of memory (default: 36)",
     )
     parser.add_argument(
         "--max-gigabytes",
         dest="gigabytes",
         type=float,
         metavar="N",
-        help="refuse videos that take more memory and cannot be read in pieces, such as pickles (default: 2)",
+        help="refuse videos that cannot be read in pieces, such as pickles, if they take more memory (default: 2)",
     )
 
 

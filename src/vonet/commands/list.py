@@ -51,7 +51,7 @@ def _chosen(arguments: Namespace) -> Iterator[Experiment]:
 
     level = arguments.level.lower() if arguments.level else None
     if level is not None and level not in LEVELS:
-        raise BadInput(f"--level is {arguments.level!r}; possible are {', '.join(LEVELS)}")
+        raise BadInput(f"--level is {arguments.level!r}; expected one of {', '.join(LEVELS)}")
     everything = experiments.names()
     if len(arguments.words) == 1 and arguments.words[0] in everything:
         names = arguments.words

@@ -14,7 +14,7 @@ from vonet.errors import BadInput
 ABOUT = "convert videos of any layout to the store that training reads"
 DESCRIPTION = (
     "Reads whatever `vonet inspect` recognises. An interrupted command continues when it is run again. Videos that "
-    "cannot be read are named and left out."
+    "cannot be read are reported and skipped."
 )
 
 
@@ -25,7 +25,7 @@ def add_options(parser: ArgumentParser) -> None:
         "--size", type=int, nargs="+", metavar="PIXELS", help="side, or height and width (default: each video's own)"
     )
     parser.add_argument(
-        "--fit", help="how videos of another shape reach the size: stretch (default), crop or letterbox (grey bars)"
+        "--fit", help="how frames of another shape are resized: stretch (default), crop or letterbox (grey bars)"
     )
     parser.add_argument("--every", type=int, metavar="N", help="keep only every N-th frame (default: 1)")
     add_workers(parser)
@@ -37,7 +37,7 @@ def run(arguments: Namespace) -> None:
 
     size = arguments.size
     if size is not None and len(size) > 2:
-        raise BadInput(f"--size was given {len(size)} numbers; possible are one (the side) or two (height and width)")
+        raise BadInput(f"--size has {len(size)} numbers; give one (the side) or two (height and width)")
     config = PrepareConfig(None if size is None else (size[0], size[-1]), **given(arguments, "fit", "every"))
     made = prepare(arguments.path, arguments.out, config, workers(arguments), limits(arguments))
     for kind, sentences in (("problem", made.problems), ("note", made.notes)):

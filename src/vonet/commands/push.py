@@ -14,7 +14,7 @@ DESCRIPTION = (
 
 def add_options(parser: ArgumentParser) -> None:
     parser.add_argument("weights", type=Path, metavar="RUN", help="a run's folder")
-    parser.add_argument("name", metavar="OWNER/NAME", help="the repository; it is made if there is none")
+    parser.add_argument("name", metavar="OWNER/NAME", help="the repository; it is created if it does not exist")
     parser.add_argument("--private", action="store_true", help="make a repository that only its owner sees")
 
 

@@ -1,4 +1,4 @@
-"""`vonet reproduce`: rerun what we or the paper report, and print expected beside found scores."""
+"""`vonet reproduce`: rerun our results or the paper's, and print expected scores beside found ones."""
 
 from __future__ import annotations
 
@@ -12,17 +12,17 @@ from typing import Any
 from vonet.commands.jobs import Command, Data, Job
 from vonet.errors import BadInput
 
-ABOUT = "rerun what we or the paper report, and compare"
+ABOUT = "rerun our results or the paper's, and compare scores"
 DESCRIPTION = (
     "Makes the data, trains, scores, and prints expected beside found scores. An interrupted command continues when it "
-    "is run again; finished data and trainings are used again. `paper` is Table 1 of the VONet paper: it needs MOVi "
+    "is run again, and finished data and trainings are reused. `paper` is Table 1 of the VONet paper: it needs MOVi "
     "(docs/tutorials/reproduce.md) and, with the paper's own hardware, days on four GPUs for each training."
 )
 
 SCORES = ("fg_ari", "miou", "offline_fg_ari", "offline_miou")
 PLACES = ("local", "slurm")
 GPUS = 4
-"""The paper trained on four."""
+"""The paper trained on four GPUs."""
 BUCKET = "gs://kubric-public/tfds"
 
 
@@ -45,7 +45,7 @@ def add_options(parser: ArgumentParser) -> None:
     parser.add_argument(
         "--slurm", nargs="+", default=[], metavar="NAME=VALUE", help="options of the jobs, such as partition=gpu"
     )
-    parser.add_argument("--dry-run", action="store_true", help="print what is left to do as commands, and do nothing")
+    parser.add_argument("--dry-run", action="store_true", help="only print the commands that are left to do")
     parser.add_argument("--table", action="store_true", help="only print the scores so far")
 
 
@@ -53,7 +53,7 @@ def run(arguments: Namespace) -> None:
     from vonet.commands import jobs as work
 
     if arguments.on not in PLACES:
-        raise BadInput(f"--on is {arguments.on!r}; possible are {', '.join(PLACES)}")
+        raise BadInput(f"--on is {arguments.on!r}; expected one of {', '.join(PLACES)}")
     jobs = chosen_jobs(arguments)
     if arguments.dry_run:
         fetched = [fetch for job in jobs for fetch in _fetch(job)]
@@ -74,10 +74,11 @@ def run(arguments: Namespace) -> None:
 
 @dataclass(frozen=True)
 class Reported:
-    """An experiment, and the command without its `--out` that makes the videos on which it was run.
+    """An experiment, and the command (without its `--out`) that generates its videos.
 
-    store: name of their folder. movi: the folder with MOVi's files, below --data, where they are MOVi's. size: to which
-    the videos are reduced for training; they are scored as they are. scoring: options of `vonet evaluate`.
+    store: Name of the videos' folder. movi: Folder with MOVi's files below --data, if the videos are MOVi's. size: Size
+        to which videos are reduced for training; they are scored at their own size. scoring: Options of `vonet
+        evaluate`.
     """
 
     experiment: str
@@ -91,7 +92,7 @@ class Reported:
 
 
 def reported() -> dict[str, tuple[Reported, ...]]:
-    """What can be rerun, by name."""
+    """The results that can be reproduced, by name."""
     from vonet.experiments.paper_scores import LEVELS, METHODS
     from vonet.experiments.registry import BASELINES
 
@@ -127,19 +128,19 @@ def reported() -> dict[str, tuple[Reported, ...]]:
 
 
 def chosen_jobs(arguments: Namespace) -> list[Job]:
-    """The trainings that the options name."""
+    """The trainings that the options select."""
     from vonet.experiments.paper_scores import LEVELS
 
     known = reported()
     if arguments.what not in known:
-        raise BadInput(f"there are no results {arguments.what!r}; possible are {', '.join(known)}")
+        raise BadInput(f"there are no results {arguments.what!r}; expected one of {', '.join(known)}")
     for option, given in (("--level", arguments.level), ("--gpus", arguments.gpus)):
         if given is not None and arguments.what != "paper":
             raise BadInput(f"{option} is for the paper's trainings: vonet reproduce paper {option} {given}")
     if arguments.seeds is not None and (arguments.seed or arguments.seeds < 1):
         raise BadInput("Give --seeds a number of seeds above 0, or --seed the seeds themselves.")
     if arguments.level is not None and arguments.level.lower() not in LEVELS:
-        raise BadInput(f"--level is {arguments.level!r}; possible are {', '.join(LEVELS)}")
+        raise BadInput(f"--level is {arguments.level!r}; expected one of {', '.join(LEVELS)}")
     level = None if arguments.level is None else f"-movi-{arguments.level.lower()}"
     of_level = [one for one in known[arguments.what] if level is None or one.experiment.endswith(level)]
     chosen = [one for one in of_level if arguments.only in (None, one.experiment)]
@@ -176,7 +177,7 @@ def _table_command(arguments: Namespace) -> Command:
 
 
 def _fetch(job: Job) -> list[Command]:
-    """The commands that fetch MOVi, where a store is still to be made of it and its files are not there."""
+    """The commands that download MOVi, if a store still has to be made from it and its files are missing."""
     _, kind, source, *_ = job.data.make
     if kind != "prepare" or job.data.source is not None or Path(source).exists() or not job.data.commands():
         return []
@@ -186,7 +187,7 @@ def _fetch(job: Job) -> list[Command]:
 
 
 def _check_data(jobs: Sequence[Job]) -> None:
-    """Refuse to start without MOVi; nothing is ever fetched without being asked for."""
+    """Refuse to start without MOVi; nothing is downloaded unless the user asks for it."""
     for job in jobs:
         if fetch := _fetch(job):
             raise BadInput(
@@ -212,7 +213,7 @@ def table(jobs: Sequence[Job]) -> str:
 
 
 def _expected(experiment: Any) -> Mapping[str, str]:
-    """Those of the paper, with its standard deviation over three seeds, or our own."""
+    """The paper's scores with their standard deviation over three seeds, or our own."""
     from vonet.experiments import paper_scores
 
     if "-movi-" not in experiment.name:

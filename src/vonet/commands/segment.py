@@ -13,8 +13,8 @@ from vonet.commands.limits import add_limits, limits
 
 ABOUT = "find and follow the objects of any video"
 DESCRIPTION = (
-    "Each video gets a folder of its own in OUT, which appears when it is complete. Ctrl-C ends early and keeps what "
-    "was found so far. Frames are read one by one, so a video may be of any length and size."
+    "Each video gets its own folder in OUT, which appears when it is complete. Ctrl-C ends early and keeps what was "
+    "found so far. Frames are read one by one, so a video may have any length and size."
 )
 
 
@@ -53,16 +53,16 @@ def add_options(parser: ArgumentParser) -> None:
     parser.add_argument("--every", type=int, metavar="N", help="use only every N-th frame (default: 1)")
     parser.add_argument("--start", help="first frame (250), second (4.5s) or clock (1:30); default: 0")
     parser.add_argument("--end", help="the first frame that is not used, in the same forms (default: to the end)")
-    parser.add_argument("--fps", type=float, help="frames per second of inputs that do not say it (default: 12)")
+    parser.add_argument("--fps", type=float, help="frames per second of inputs without timestamps (default: 12)")
     parser.add_argument(
         "--fit",
-        help="how frames of another shape reach the model's size: stretch, crop or letterbox (default: as in training)",
+        help="how frames of another shape are resized: stretch, crop or letterbox (default: as in training)",
     )
     parser.add_argument(
         "--min-probability",
         type=float,
         metavar="P",
-        help="pixels whose best slot has no more probability get no id (default: 0.3)",
+        help="pixels whose best slot has at most this probability get no id (default: 0.3)",
     )
     parser.add_argument("--seed", type=int, help="seed of the slots' noise (default: 0)")
     parser.add_argument("--split", help="use only this split of a set of videos")

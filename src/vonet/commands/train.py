@@ -1,4 +1,4 @@
-"""`vonet train`: an experiment and videos in, a run out."""
+"""`vonet train`: trains an experiment on videos and writes a run."""
 
 from __future__ import annotations
 
@@ -9,14 +9,14 @@ from vonet.commands.given import given
 
 ABOUT = "train an experiment on videos"
 DESCRIPTION = (
-    "Weights, log, curves, pictures and checkpoints lie in RUN. Ctrl-C and SIGTERM save first; --resume continues "
-    "exactly. Several processes: torchrun --nproc-per-node 2 -m vonet train EXPERIMENT ..."
+    "Weights, log, curves, pictures and checkpoints are written to RUN. Ctrl-C and SIGTERM save before they stop; "
+    "--resume continues exactly. Several processes: torchrun --nproc-per-node 2 -m vonet train EXPERIMENT ..."
 )
 
 
 def add_options(parser: ArgumentParser) -> None:
     parser.add_argument(
-        "experiment", metavar="EXPERIMENT", help="a name that vonet list shows, or of your own (--with)"
+        "experiment", metavar="EXPERIMENT", help="a name from vonet list, or an experiment of your own (--with)"
     )
     parser.add_argument("--data", type=Path, required=True, help="videos; a store is best (vonet prepare)")
     parser.add_argument("--out", type=Path, metavar="RUN", help="the run's folder (default: runs/EXPERIMENT)")
@@ -30,8 +30,8 @@ def add_options(parser: ArgumentParser) -> None:
     parser.add_argument(
         "--back-to",
         choices=("good",),
-        help="with --resume: go back to the last checkpoint from before the loss left its band; --set may change "
-        "learning rates and clipping",
+        help="with --resume: go back to the last checkpoint before the loss left its usual range (band); "
+        "--set may change learning rates and clipping",
     )
     parser.add_argument("--updates", type=int, help="stop at this update (default: the experiment's number)")
     parser.add_argument(
@@ -52,14 +52,15 @@ def add_options(parser: ArgumentParser) -> None:
     parser.add_argument(
         "--precision",
         choices=("auto", "float32", "bfloat16"),
-        help="of convolutions and products; auto takes bfloat16 where a short test is faster (default: float32)",
+        help="precision of convolutions and matrix products; auto takes bfloat16 if it is faster in a short test "
+        "(default: float32)",
     )
     parser.add_argument(
         "--evaluate-every", type=int, metavar="N", help="updates between evaluations (default: a tenth)"
     )
     parser.add_argument("--videos", type=int, help="validation videos to score (default: 16)")
     parser.add_argument("--save-minutes", type=float, help="minutes between checkpoints (default: 5)")
-    parser.add_argument("--tensorboard", action="store_true", help="also write for TensorBoard")
+    parser.add_argument("--tensorboard", action="store_true", help="also write logs for TensorBoard")
     parser.add_argument(
         "--wandb", action="store_true", help="also log to Weights & Biases (WANDB_MODE=offline: to disk)"
     )

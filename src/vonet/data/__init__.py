@@ -1,4 +1,4 @@
-"""Reading, generating and storing videos. Importing it imports no torch and no model."""
+"""Reading, generating and storing videos. Importing this package imports neither torch nor a model."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def segments(
     Args:
         path: A store, or whatever `open` reads with frames of one size.
         length: Frames of a clip, T.
-        split: Only the videos of this split; None: all.
+        split: Use only the videos of this split (None: all).
         step: A clip begins at every `step`-th frame; `step=length` gives clips that do not overlap.
         ids: Whether items are pairs of frames and true ids, or the frames alone.
 
@@ -30,7 +30,7 @@ def segments(
         A dataset whose items are frames `T 3 H W`, floats in [0, 1], and with `ids` also the true ids `T H W`.
 
     Raises:
-        BadInput: If the videos have no clip of that length, frames of several sizes, or no ids.
+        BadInput: If no video has a clip of that length, frame sizes differ, or true ids are missing.
     """
     from vonet.data.clips import Clips
 

@@ -1,4 +1,4 @@
-"""Clips of videos as a torch dataset, for training loops of your own. No other file of this room imports torch."""
+"""Clips of videos as a torch dataset, for your own training loops. No other file of `data/` imports torch."""
 
 from __future__ import annotations
 
@@ -19,10 +19,10 @@ class Clips(Dataset[Any]):
     """Segments of consecutive frames as a torch dataset. Only the frames of an item are read.
 
     Args:
-        videos: Of one size. Videos that are too short have no items.
+        videos: Videos of one size; those that are too short have no items.
         length: Frames of an item, T.
         step: An item begins at every `step`-th frame.
-        ids: Whether an item is a pair with the true ids `T H W`; else it is the frames `T 3 H W`, floats in [0, 1].
+        ids: Whether an item is a pair of frames and true ids `T H W`, or only the frames `T 3 H W`, floats in [0, 1].
 
     Raises:
         BadInput: If there is no item, sizes differ, or ids are missing.

@@ -9,15 +9,16 @@ from vonet.data.video import Videos
 from vonet.errors import BadInput
 
 LOOKED_AT = 8
-"""Videos of a set, spread over it, whose first frames are looked at."""
+"""Number of videos of a set whose first frames are checked, spread over the set."""
 LOOKED_AT_PIXELS = 128
-"""Rows and columns of a frame, about."""
+"""Approximate number of rows and columns of a frame that are checked."""
 COLOURLESS, SHARE = 12, 0.995
-"""A pixel counts as grey if its channels differ by at most so many levels, a frame if this share of its pixels is."""
+"""A pixel counts as grey if its channels differ by at most this many levels, a frame if at least this share of its
+pixels is grey."""
 
 
 def is_grey(frames: UInt8[np.ndarray, "*any H W 3"]) -> bool:
-    """Of large frames, some rows and columns are enough."""
+    """For large frames, a subset of rows and columns is enough."""
     down, across = (max(1, side // LOOKED_AT_PIXELS) for side in frames.shape[-3:-1])
     some = frames[..., ::down, ::across, :]
     spread = some.max(axis=-1).astype(np.int16) - some.min(axis=-1)
@@ -25,7 +26,7 @@ def is_grey(frames: UInt8[np.ndarray, "*any H W 3"]) -> bool:
 
 
 def are_grey(videos: Videos) -> bool:
-    """Whether all of some videos are grey; those that cannot be read are left out."""
+    """Whether all of the given videos are grey; videos that cannot be read are skipped."""
     found = []
     for number in np.unique(np.linspace(0, len(videos) - 1, LOOKED_AT).astype(int)).tolist():
         try:

@@ -33,7 +33,7 @@ VIDEO_FILES = re.compile(
 
 
 def is_video_file(name: str) -> bool:
-    """Whether the name ends like that of a video file."""
+    """Whether the file name has the extension of a video file."""
     return VIDEO_FILES.fullmatch(name) is not None
 
 
@@ -42,8 +42,8 @@ def _no_video(path: Path, why: str) -> BadInput:
 
 
 def _open(path: Path, limits: Limits = DEFAULT_LIMITS) -> tuple[Any, Any]:
-    """The file and its first video, if its frames are not too large. Not every picture in a file is a video: songs have
-    covers, FFmpeg draws texts."""
+    """Opens the file and returns it with its first video stream, unless its frames are too large. Some files contain
+    pictures that are not videos: songs have cover images, and FFmpeg can render text files."""
     import av
 
     if path.is_fifo():
@@ -70,7 +70,7 @@ def _open(path: Path, limits: Limits = DEFAULT_LIMITS) -> tuple[Any, Any]:
 
 
 HONEST = ("matroska,webm", "mov,mp4,m4a,3gp,3g2,mj2", "avi")
-"""Kinds of files whose headers tell how long the video is; of others FFmpeg guesses it, sometimes wildly."""
+"""File formats whose headers state the duration of the video; for others FFmpeg guesses it, sometimes far off."""
 
 
 def _ends_early(stream: Any, last: Any) -> bool:
@@ -85,12 +85,12 @@ def _ends_early(stream: Any, last: Any) -> bool:
 
 
 def _seconds(stream: Any, frame: Any) -> float:
-    """When a frame with a time is shown, after the beginning of the video."""
+    """Time at which a frame is shown, in seconds after the beginning of the video."""
     return frame.time - (float(stream.start_time * stream.time_base) if stream.start_time is not None else 0.0)
 
 
 def _told_seconds(stream: Any) -> float | None:
-    """How long the video is by its header; of what other streams last nothing can be told."""
+    """Duration of the video stream by its header; None if the header does not state it."""
     if stream.duration is not None and stream.time_base is not None:
         return float(stream.duration * stream.time_base)
     told = re.fullmatch(r"(\d+):(\d+):(\d+(?:\.\d+)?)", stream.metadata.get("DURATION", ""))
@@ -99,8 +99,8 @@ def _told_seconds(stream: Any) -> float | None:
 
 @dataclass(frozen=True)
 class Index:
-    """All frames of a file: when each is shown, which are key frames and the checksums of these, and what ended it too
-    early, if anything."""
+    """All frames of a file: their timestamps, the key frames with their checksums, and the damage that ended decoding
+    early, if any."""
 
     times: list[int | None]
     keys: dict[int, int]
@@ -111,26 +111,26 @@ class Index:
         return {time: number for number, time in enumerate(self.times)}
 
     def key_before(self, number: int) -> int:
-        """The last key frame up to this one; 0 where the times do not tell the frames apart."""
+        """The last key frame up to this frame; 0 if timestamps are missing or not unique."""
         told_apart = None not in self.numbers and len(self.numbers) == len(self.times)
         return max((key for key in self.keys if key <= number), default=0) if told_apart else 0
 
 
 def upright_size(frame: Any) -> tuple[int, int]:
-    """Height and width of a frame as it is to be seen."""
+    """Height and width of a frame after rotation."""
     turned = frame.rotation % 180 == 90
     return (frame.width, frame.height) if turned else (frame.height, frame.width)
 
 
 def upright_pixels(frame: Any, size: tuple[int, int]) -> UInt8[np.ndarray, "H W 3"]:
-    """Of this size, and turned as it is to be seen."""
+    """The pixels of a frame, scaled to this size and rotated as the file says."""
     quarters = round(frame.rotation / 90)
     height, width = size if quarters % 2 == 0 else size[::-1]
     return np.rot90(frame.to_ndarray(format="rgb24", width=width, height=height), quarters)
 
 
 class Content:
-    """What decoding a file gives. Copies of a video share it, so that its frames are counted only once."""
+    """The decoded content of a file. Copies of a video share it, so that its frames are counted only once."""
 
     def __init__(self, path: Path, limits: Limits):
         self.path, self.limits = path, limits
@@ -157,12 +157,13 @@ class Content:
                 raise BadInput(f"{self.path} is damaged or cut short: nothing{end} can be decoded") from None
 
     def decode_sound(self) -> Iterator[Any]:
-        """Frames from the start to the end or the first damage."""
+        """Frames from the start up to the end or the first damage."""
         with suppress(BadInput):
             yield from self.decode()
 
     def decode_noting(self) -> Iterator[Any]:
-        """The same, and whoever goes to the end need not decode again to know of the damage."""
+        """Like `decode`, but stores the damage, so that a reader that reaches the end need not decode again to learn
+        about it."""
         try:
             yield from self.decode()
             self.damage = None
@@ -191,7 +192,7 @@ class Content:
 
     @cached_property
     def size(self) -> tuple[int, int]:
-        """Height and width of the first frame as it is to be seen."""
+        """Height and width of the first frame after rotation."""
         for frame in self.decode_sound():
             height, width = upright_size(frame)
             self.limits.check_size(height, width, str(self.path))
@@ -199,11 +200,11 @@ class Content:
         raise _no_video(self.path, "has no frame that can be decoded")
 
     def pixels(self, frame: Any) -> UInt8[np.ndarray, "H W 3"]:
-        """Of the video's size, and turned as it is to be seen."""
+        """The pixels of a frame, at the video's size and rotated as the file says."""
         return upright_pixels(frame, self.size)
 
     def read(self, start: int, stop: int) -> list[np.ndarray]:
-        """Exactly the frames that decoding all gives at these places."""
+        """Exactly the frames that decoding the whole file gives at these positions."""
         key = self.index.key_before(start)
         found = self._read_after(key, start, stop) if key else None
         if found is None:
@@ -213,8 +214,8 @@ class Content:
         return found
 
     def _read_after(self, key: int, start: int, stop: int) -> list[np.ndarray] | None:
-        """The same, decoded from a key frame on; None if the frames that come are not those that should come. Times
-        alone do not tell: after a jump some kinds of files give frames the times of others."""
+        """The same, decoded from a key frame on; None if the decoded frames are not the expected ones. Timestamps alone
+        do not prove this: after a seek, some formats give frames the timestamps of other frames."""
         index, found, expected = self.index, [], None
         with suppress(BadInput):
             for frame in self.decode(index.times[key]):
@@ -264,13 +265,13 @@ class FileVideo(Video):
         raise NotImplementedError
 
     def pieces(self, length: int | None = None) -> Iterator[tuple[np.ndarray, np.ndarray | None]]:
-        """Decodes once, from the start to the end, whatever the length."""
+        """Decodes the video once from start to end, in pieces of any length."""
         frames = self._content.decode_noting()
         while piece := [self._content.pixels(frame) for frame in islice(frames, self._piece(length))]:
             yield np.stack(piece), None
 
     def watch(self) -> Iterator[Shown]:
-        """Decodes once, and knows when each frame is shown: many videos have no steady rate."""
+        """Decodes the video once and gives each frame its time, because many videos have no constant frame rate."""
         number, first = -1, None
         for number, frame in enumerate(self._content.decode_noting()):
             first = frame.time if first is None else first
@@ -281,7 +282,7 @@ class FileVideo(Video):
 
     @cached_property
     def _told(self) -> tuple[float | None, int | None]:
-        """The rate and the number of frames, as the file says."""
+        """Frame rate and number of frames according to the file's header."""
         container, stream = _open(self.path, self._content.limits)
         with closing(container):
             rate = float(stream.average_rate) if stream.average_rate else None
@@ -305,7 +306,8 @@ class FileVideo(Video):
 
 
 def find(tree: Tree) -> Videos | None:
-    """Every file that is called like a video; a file that was itself given, whatever it is called."""
+    """Finds every file with the extension of a video; a file that was given directly is tried whatever its
+    extension."""
     paths = [path for path in tree.files() if tree.is_file or is_video_file(path.name)]
     videos: list[Video] = []
     problems = []
@@ -321,7 +323,8 @@ def find(tree: Tree) -> Videos | None:
 
 
 def _names(tree: Tree, paths: Sequence[Path]) -> dict[Path, tuple[str, str]]:
-    """Name and split; the suffix belongs to the name only where files differ in nothing else."""
+    """Name and split of each file; the extension becomes part of the name only if two names would otherwise be
+    equal."""
     told = {}
     for path in paths:
         split, rest = split_and_rest(tree.below(path.parent))

@@ -24,8 +24,8 @@ def add_layout(name: str, find: Callable[[Path], Sequence[Video]]) -> None:
 
     Args:
         name: As `vonet inspect` prints it. Adding a name again replaces it.
-        find: Takes the given path, a folder or a file, and returns its videos; an empty list where the layout is
-            another one. It is asked before the layouts of vonet.
+        find: Takes the given path (a folder or a file) and returns its videos; an empty list if the path has another
+            layout. vonet tries it before its own layouts.
     """
     _OWN[name] = find
 
@@ -34,16 +34,16 @@ def open(path: str | Path, split: str | None = None, limits: Limits = DEFAULT_LI
     """The videos in a folder or file, whatever their layout.
 
     Args:
-        path: Of a store, MOVi's shards, a folder of frames or videos, a file; see docs/data.md.
-        split: Only the videos of this split; None: all.
-        limits: Of the memory for reading.
+        path: A store, MOVi's shards, a folder of frames or videos, or a single file; see docs/data.md.
+        split: Use only the videos of this split (None: all).
+        limits: Memory limits for reading.
 
     Returns:
-        A sequence of videos, which are read on access. Its `problems` has a sentence for everything that cannot be
+        A sequence of videos, which are read on access. Its `problems` holds one sentence for each file that cannot be
         read.
 
     Raises:
-        BadInput: If there is nothing to read, or no such split.
+        BadInput: If there is nothing to read, or the split does not exist.
     """
     if not str(path) or not os.path.exists(path):
         raise BadInput(f"there is nothing at {str(path)!r}; give the path of {POSSIBLE}")
@@ -58,7 +58,7 @@ def _find_own(root: Path) -> Videos | None:
 
 
 def _find(tree: Tree) -> Videos:
-    """Ask each layout, the strictest first; those that take any folder of pictures or any file come last."""
+    """Try each layout, the strictest first; layouts that accept any folder of pictures or any file come last."""
     from vonet.data import files, pickles, pictures, tars, tfds
 
     stores = [str(folder) for folder, names in tree.folders.items() if INDEX in names and is_store(folder)]

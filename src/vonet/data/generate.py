@@ -1,4 +1,4 @@
-"""Whole sets of generated videos, in a store."""
+"""Writes whole sets of generated videos to a store."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ SPLITS = ("train", "validation", "test")
 
 @dataclass(frozen=True)
 class GeneratedVideo:
-    """about: at least its `name`. arrays: whatever else is known, such as true positions."""
+    """about: Metadata with at least the `name`. arrays: Further ground truth, such as true positions."""
 
     frames: UInt8[np.ndarray, "T H W 3"]
     ids: UInt8[np.ndarray, "T H W"]
@@ -35,11 +35,11 @@ class World(Protocol):
 
     @property
     def name(self) -> str:
-        """As the progress bar shows it."""
+        """The name in the progress bar."""
 
     @property
     def made_by(self) -> dict[str, Any]:
-        """Everything that decides the videos, as JSON; it is stored with them."""
+        """All options that determine the videos, as JSON; stored with the videos."""
 
     def video(self, split: str, index: int) -> GeneratedVideo: ...
 
@@ -54,8 +54,8 @@ class _Job:
 
 
 def generate(world: World, counts: Mapping[str, int], out: Path, workers: int) -> None:
-    """A store with so many videos per split. What is there already is kept, so it goes on where it was interrupted, and
-    a larger number makes a finished store grow."""
+    """Generate a store with the given number of videos per split. Existing videos are kept: an interrupted call
+    continues when it is repeated, and a larger number extends a finished store."""
     check_workers(workers)
     for split, count in counts.items():
         if split not in SPLITS or count < 0:
@@ -76,7 +76,7 @@ def generate(world: World, counts: Mapping[str, int], out: Path, workers: int) -
 
 
 def preview(world: World, count: int) -> list[ArrayVideo]:
-    """A few training videos, in memory."""
+    """A few training videos, generated in memory."""
     made = [world.video("train", index) for index in range(count)]
     return [ArrayVideo(video.about["name"], video.frames, video.ids) for video in made]
 

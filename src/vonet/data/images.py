@@ -1,4 +1,4 @@
-"""Decode one picture to pixels or ids, exactly. Errors name the picture."""
+"""Decodes single pictures to pixels or ids, without loss. Errors name the picture."""
 
 from __future__ import annotations
 
@@ -25,8 +25,8 @@ DEEP = ("I", "I;16", "I;16L", "I;16B", "I;16N")
 def opened(
     source: Path | memoryview, where: str, size: tuple[int, int] | None = None, limits: Limits | None = None
 ) -> Iterator[Image.Image]:
-    """The picture with only its header read. One that is not of the expected size (height, width) or beyond the limits
-    is refused."""
+    """Opens a picture and reads only its header. Refuses a picture that does not have the expected size (height, width)
+    or exceeds the limits."""
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", Image.DecompressionBombWarning)  # the limits are ours
@@ -51,13 +51,13 @@ def opened(
 
 
 def size_of(source: Path | memoryview, where: str, limits: Limits = DEFAULT_LIMITS) -> tuple[int, int]:
-    """Height and width, from the header."""
+    """Height and width of a picture, from its header."""
     with opened(source, where, limits=limits) as image:
         return image.height, image.width
 
 
 def read_rgb(source: Path | memoryview, where: str, size: tuple[int, int]) -> UInt8[np.ndarray, "H W 3"]:
-    """Alpha is dropped; of 16 bits the high byte is kept."""
+    """The pixels of a picture as RGB bytes: alpha is dropped, and 16-bit values keep their high byte."""
     with opened(source, where, size) as image:
         if image.mode in DEEP:
             levels = np.asarray(image)
@@ -72,7 +72,7 @@ def read_rgb(source: Path | memoryview, where: str, size: tuple[int, int]) -> UI
 
 
 def read_ids(source: Path | memoryview, where: str, size: tuple[int, int]) -> Integer[np.ndarray, "H W"]:
-    """The numbers of the pixels: grey levels, also if they are written three times, or places in the palette."""
+    """The id of each pixel: its grey level (also if stored in three equal channels) or its palette index."""
     with opened(source, where, size) as image:
         pixels = np.asarray(image)
         if image.mode in DEEP:
@@ -85,13 +85,13 @@ def read_ids(source: Path | memoryview, where: str, size: tuple[int, int]) -> In
 
 
 def read_binary(source: Path | memoryview, where: str, size: tuple[int, int]) -> Bool[np.ndarray, "H W"]:
-    """Where a mask is set."""
+    """Which pixels of a mask are set."""
     with opened(source, where, size) as image:
         return np.asarray(image if image.mode in ("P", "L", "1") else image.convert("L")) > 0
 
 
 def read_rgb16(png: memoryview, where: str, size: tuple[int, int]) -> UInt16[np.ndarray, "H W 3"]:
-    """A colour PNG of 16 bits a channel, all 16 of them: Pillow would keep 8."""
+    """A colour PNG with 16 bits per channel, at full precision: Pillow would keep only 8 bits."""
     height, width = size
     header, packed = _chunks(png, where)
     if header != struct.pack(">IIBBBBB", width, height, 16, 2, 0, 0, 0):
@@ -108,7 +108,7 @@ def read_rgb16(png: memoryview, where: str, size: tuple[int, int]) -> UInt16[np.
 
 
 def _chunks(png: memoryview, where: str) -> tuple[bytes, bytes]:
-    """The header of a PNG and its compressed pixels."""
+    """The header of a PNG and its compressed pixels, still packed."""
     header, packed = b"", []
     at = 8
     while at + 12 <= len(png):
@@ -126,7 +126,8 @@ def _chunks(png: memoryview, where: str) -> tuple[bytes, bytes]:
 
 
 def _unfilter(rows: UInt8[np.ndarray, "H row"], where: str, step: int = 6) -> UInt8[np.ndarray, "H bytes"]:
-    """PNG stores each byte as a difference from what its neighbours foretell; the first byte of a row says how."""
+    """Undoes PNG's filters: each byte is stored as the difference from a prediction by its neighbours, and the first
+    byte of a row names the filter."""
     above = np.zeros(rows.shape[1] - 1, np.uint8)
     done = np.empty((len(rows), len(above)), np.uint8)
     for y, kind in enumerate(rows[:, 0].tolist()):

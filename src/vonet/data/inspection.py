@@ -18,13 +18,13 @@ from vonet.data.work import check_workers, for_each
 from vonet.errors import BadInput
 
 LOOKED_AT = 8
-"""How many videos are decoded to see their ids, spread over the set, when not all are."""
+"""Number of videos that are decoded for their ids, spread over the set, unless all are."""
 
 
 @dataclass(frozen=True)
 class Statistics:
-    """What the ids of the videos that were looked at say, over all their frames. An object's area is its share of the
-    picture in a frame in which it is seen: the area that a tenth, half and nine tenths of them do not exceed."""
+    """Statistics of the true ids over all frames of the videos that were read. An object's area is its share of the
+    picture in a frame where it is visible; the 10th, 50th and 90th percentiles are given."""
 
     videos: int
     foreground: float
@@ -44,8 +44,8 @@ class Statistics:
 
 @dataclass(frozen=True)
 class Inspection:
-    """frames: how many each video has, or the fewest and the most. size: height and width, or the smallest and the
-    largest. ids: how many videos have them."""
+    """frames: Number of frames, or the smallest and the largest number. size: Height and width, or the smallest and the
+    largest. ids: Number of videos with true ids."""
 
     path: str
     layout: str
@@ -76,8 +76,8 @@ class Inspection:
 
 
 def inspect(path: Path, full: bool, workers: int = 1, limits: Limits = DEFAULT_LIMITS) -> tuple[Inspection, Videos]:
-    """Lengths and sizes of all videos and the content of some; with `full`, all content and all checksums. Also gives
-    the videos that can be read."""
+    """Inspects the lengths and sizes of all videos and the content of some; with `full`, all content and all checksums.
+    Also returns the videos that can be read."""
     check_workers(workers)
     videos = open_videos(path, limits=limits)
     problems = list(videos.problems)
@@ -120,8 +120,8 @@ def inspect(path: Path, full: bool, workers: int = 1, limits: Limits = DEFAULT_L
 
 
 def _look(video: Video) -> tuple[set[int], list[np.ndarray]] | str | None:
-    """Reads all of a video. Its ids, and for each frame the shares of the picture that its objects cover; None where it
-    has no ids; or what is wrong."""
+    """Reads a whole video. Returns its ids with the area shares of its objects in each frame (None without ids), or
+    what is wrong."""
     numbers: set[int] = set()
     areas = []
     try:

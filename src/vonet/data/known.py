@@ -1,4 +1,4 @@
-"""What videos a model knows: it is stored with its weights, and the loaded model carries it."""
+"""Records what kind of videos a model was trained on; stored with the weights and attached to the loaded model."""
 
 from __future__ import annotations
 
@@ -10,12 +10,13 @@ from vonet.data.resize import DEFAULT_FIT, Fit
 
 @dataclass(frozen=True)
 class KnownInput:
-    """fit: how frames of another shape came to the model's size in training. grey: whether they had no colours."""
+    """fit: How training frames of another shape were resized to the model's size. grey: Whether the training videos had
+    no colours."""
 
     fit: Fit = DEFAULT_FIT
     grey: bool = False
 
 
 def known_input(model: Any) -> KnownInput:
-    """Of a model that was not loaded from weights: the defaults."""
+    """The record of a model; the defaults if the model was not loaded from weights."""
     return getattr(model, "known_input", KnownInput())

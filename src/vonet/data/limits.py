@@ -1,4 +1,4 @@
-"""Limits of memory for files that somebody else made."""
+"""Memory limits for reading files from untrusted sources."""
 
 from __future__ import annotations
 
@@ -10,11 +10,12 @@ from vonet.errors import BadInput
 
 @dataclass(frozen=True)
 class Limits:
-    """What a reader may load at once. A file beyond a limit is refused with a sentence before it is decoded.
+    """The most that a reader may load at once. A file that exceeds a limit is refused with a one-sentence error before
+    it is decoded.
 
-    megapixels: of one picture or frame, in millions of pixels. Decoding takes about 10 bytes per pixel; 8K video has
+    megapixels: Largest picture or frame, in millions of pixels. Decoding takes about 10 bytes per pixel; 8K video has
         33 million.
-    gigabytes: of a video that cannot be read in pieces: a pickle, or the ids and annotations of a store.
+    gigabytes: Largest video that cannot be read in pieces, such as a pickle, or the ids and annotations of a store.
     """
 
     megapixels: float = 36.0
@@ -35,7 +36,7 @@ class Limits:
             )
 
     def check_bytes(self, count: int, where: str) -> None:
-        """Refuse bytes that have to be in memory at once, if they are too many."""
+        """Refuse data that must be in memory at once and takes too many bytes."""
         if count > self.gigabytes * 1e9:
             raise BadInput(
                 f"{where} takes {count / 1e9:.1f} GB of memory, more than the limit of {self.gigabytes:g}: split it, "

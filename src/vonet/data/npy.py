@@ -1,4 +1,4 @@
-"""Headers of numpy's arrays in files, checked before anything is allocated for what they claim."""
+"""Reads headers of numpy arrays in files, and checks them before memory is allocated for the shapes that they claim."""
 
 from __future__ import annotations
 
@@ -9,18 +9,18 @@ from typing import IO
 import numpy as np
 
 LARGEST = 1 << 48
-"""Bytes. No file has more, and 64-bit arithmetic on such numbers is exact."""
+"""Limit in bytes: no file is larger, and 64-bit arithmetic on such numbers is exact."""
 _READERS = {(1, 0): np.lib.format.read_array_header_1_0, (2, 0): np.lib.format.read_array_header_2_0}
 
 
 class BadHeader(ValueError):
-    """What stands there is not the header of an array."""
+    """The bytes are not the header of an array."""
 
 
 def read_header(file: IO[bytes] | BufferedIOBase) -> tuple[tuple[int, ...], bool, np.dtype]:
-    """Shape, whether the array is in Fortran order, and type. Afterwards `file` is at the first number.
+    """Shape, Fortran order (yes or no) and dtype of the array. Afterwards the file position is at the first element.
 
-    Raises `BadHeader` for anything else, including shapes that are negative or beyond every file's size.
+    Raises `BadHeader` for anything else, including shapes that are negative or larger than any file.
     """
     try:
         shape, fortran, dtype = _READERS[np.lib.format.read_magic(file)](file)
@@ -34,8 +34,7 @@ def read_header(file: IO[bytes] | BufferedIOBase) -> tuple[tuple[int, ...], bool
 
 
 def read_array(file: IO[bytes] | BufferedIOBase, size: int) -> np.ndarray:
-    """The array in a file of `size` bytes, neither fewer nor more. Arrays of Python objects are refused: they are
-    pickles."""
+    """The array in a file of exactly `size` bytes. Arrays of Python objects are refused, because they are pickles."""
     shape, fortran, dtype = read_header(file)
     count = prod(shape)
     if dtype.hasobject or file.tell() + count * dtype.itemsize != size:

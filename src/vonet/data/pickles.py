@@ -1,8 +1,8 @@
 """VONet's own files: `video_<name>.pkl`, a pickled dictionary of arrays.
 
-A pickle is a program that can call anything, so it is not run. Our restricted unpickler knows only the instructions
-that dictionaries of arrays need, and replaces the few calls of numpy's arrays with its own checked functions. It
-extends the unpickler written in Python, because the one in C trusts any size that a pickle claims.
+A pickle is a program that can call any function, so it is never run. Our restricted unpickler knows only the opcodes
+that dictionaries of arrays need, and replaces the few numpy functions that they call by its own checked functions. It
+extends the unpickler that is written in Python, because the C version trusts any size that a pickle claims.
 """
 
 from __future__ import annotations
@@ -37,11 +37,11 @@ PlainUnpickler: Any = pickle._Unpickler  # type: ignore[attr-defined]
 
 
 class _Malformed(Exception):
-    """The pickle is none of ours."""
+    """The pickle does not have the expected structure."""
 
 
 def _empty_array(kind: object, shape: object, code: object) -> np.ndarray:
-    """An array that a later BUILD fills; the pickle's shape for it is always (0,)."""
+    """An empty array that a later BUILD opcode fills; the pickle's shape for it is always (0,)."""
     return np.ndarray((0,), np.uint8)
 
 
@@ -51,7 +51,7 @@ def _array_of(data: bytes | bytearray, dtype: np.dtype, shape: tuple[int, ...], 
 
 
 def _dtype(code: str, align: object = False, copied: object = True) -> np.dtype:
-    """Always a copy: a later BUILD changes it."""
+    """Returns a new dtype each time, because a later BUILD opcode modifies it."""
     _require(type(code) is str and DTYPE.fullmatch(code) is not None)
     return np.dtype(np.dtype(code), copy=True)  # type: ignore[call-overload]
 
@@ -62,13 +62,14 @@ def _scalar(dtype: np.dtype, data: bytes) -> np.generic:
 
 
 def _latin1(text: str, encoding: str) -> bytes:
-    """How protocol 2 writes bytes."""
+    """Pickle protocol 2 writes bytes in this form."""
     _require(type(text) is str and encoding == "latin1")
     return text.encode("latin1")
 
 
 class _Known:
-    """A name that a pickle may mention. It cannot be changed, and does only what we say."""
+    """Stands for a function or class that a pickle may refer to. It cannot be modified, and calling it runs only our
+    own function."""
 
     __slots__ = ("_call",)
 
@@ -107,7 +108,7 @@ class _Unpickler(PlainUnpickler):
             raise _Malformed
 
     def load_bytearray8(self) -> None:
-        """Reads before it reserves memory."""
+        """Reads the bytes before memory is reserved for them."""
         (length,) = struct.unpack("<Q", self.read(8))
         data = self.read(length)
         _require(len(data) == length)
@@ -132,7 +133,7 @@ class _Unpickler(PlainUnpickler):
 
 
 def _fill(array: np.ndarray, version: int, shape: tuple[int, ...], dtype: np.dtype, fortran: bool, data: bytes) -> None:
-    """What BUILD does to an array."""
+    """The BUILD opcode for an array."""
     _require(_is_shape(shape) and isinstance(dtype, np.dtype) and type(data) is bytes)
     count = 1
     for side in shape:
@@ -142,7 +143,7 @@ def _fill(array: np.ndarray, version: int, shape: tuple[int, ...], dtype: np.dty
 
 
 def _set_byte_order(dtype: np.dtype, version: int, order: str, *rest: object) -> None:
-    """What BUILD does to a dtype; parts and names, which only structures have, are refused."""
+    """The BUILD opcode for a dtype; fields of structured dtypes are refused."""
     _require(order in ("<", ">", "|", "=") and rest[:3] == (None, None, None))
     flexible = dtype.kind in "SU"
     size, alignment = (dtype.itemsize, dtype.alignment) if flexible else (-1, -1)
@@ -195,7 +196,7 @@ class PickledVideo(Video):
 
     def _squeezed(self, ids: object, shape: tuple[int, ...]) -> np.ndarray:
         if not isinstance(ids, np.ndarray) or ids.dtype.kind not in "ui" or ids.shape not in (shape, (*shape, 1)):
-            raise BadInput(f"'segmentations' of {self.path} are no integers for the {shape} pixels of its frames")
+            raise BadInput(f"'segmentations' of {self.path} are not integers for the {shape} pixels of its frames")
         return ids.reshape(shape)
 
     def __len__(self) -> int:

@@ -1,8 +1,8 @@
 """Folders of pictures, one for each frame, and the pictures of ids that belong to them.
 
-Ids lie beside the frames under names that say so (`NAMINGS`), or, as in DAVIS, in another folder of the same name whose
-pictures have the same names but are grey or have a palette. Which folder holds ids is seen from the pictures, not from
-what the folders above are called. All other folders of pictures are videos without ids.
+True ids are stored beside the frames under telling names (`NAMINGS`). As in DAVIS, they may also be in another folder
+of the same name, as grey or palette pictures with the same names as the frames. The pictures, not the names of parent
+folders, decide which folder holds ids. All other folders of pictures are videos without ids.
 """
 
 from __future__ import annotations
@@ -30,8 +30,8 @@ LOSSLESS = (".png", ".bmp", ".tif", ".tiff")
 
 @dataclass(frozen=True)
 class Naming:
-    """How a project calls frames and the pictures of their ids: `t` says which belong together, `video` to which video
-    they belong if a folder has several, `object` whose mask it is if each object has its own."""
+    """File names of the frames and id pictures of one dataset format. The group `t` pairs frames with ids, `video`
+    names the video if a folder holds several, and `object` numbers the object if each object has its own mask."""
 
     layout: str
     frame: str
@@ -56,7 +56,7 @@ PLAIN, PAIRED = "folders of pictures", "folders of pictures and of ids (as DAVIS
 
 @dataclass(frozen=True)
 class Mask:
-    """A picture of ids; or, if `object` is given, of where this one object is."""
+    """A picture of ids or, with `object`, the binary mask of that object."""
 
     path: Path
     object: int | None = None
@@ -64,7 +64,7 @@ class Mask:
 
 @dataclass(eq=False)
 class Series:
-    """Pictures that follow each other, by what tells frames apart, and the masks of each."""
+    """Consecutive pictures by their frame key, and the masks of each frame."""
 
     folder: Path
     frames: Mapping[str, Path]
@@ -74,12 +74,12 @@ class Series:
 
     @property
     def unmasked(self) -> int:
-        """How many frames have no ids."""
+        """Number of frames without ids."""
         return len(self.frames.keys() - self.masks.keys())
 
 
 class PictureVideo(Video):
-    """A folder of pictures, and of masks where there are any."""
+    """A video stored as a folder of pictures, with masks where available."""
 
     def __init__(self, name: str, split: str, series: Series, limits: Limits = DEFAULT_LIMITS):
         super().__init__(name, split)
@@ -137,7 +137,7 @@ def find(tree: Tree) -> Videos | None:
 
 
 def _series_in(folder: Path, names: Sequence[str]) -> Iterator[Series]:
-    """The series in a folder. Its names are in order already."""
+    """The series of pictures in a folder. Its names are already sorted."""
     pictures = [name for name in names if name.lower().endswith(PICTURES)]
     for naming in NAMINGS:
         frames, masks = naming.frames(pictures), naming.masks(pictures)
@@ -164,7 +164,7 @@ def _named_series(
 
 
 def _plain_series(folder: Path, pictures: Sequence[str]) -> Iterator[Series]:
-    """One series; or one for each kind of file, if several kinds have a picture for the same frame."""
+    """One series, or one for each file extension if several extensions have a picture of the same frame."""
     by_kind: dict[str, dict[str, Path]] = defaultdict(dict)
     for name in pictures:
         path = folder / name
@@ -175,7 +175,7 @@ def _plain_series(folder: Path, pictures: Sequence[str]) -> Iterator[Series]:
 
 
 def _paired(tree: Tree, found: Sequence[Series]) -> tuple[list[Series], list[str]]:
-    """Gives plain series the ids that lie in folders of the same name, and leaves out the series that are those ids."""
+    """Assigns plain series the ids in folders of the same name, and removes the series that turned out to be ids."""
     same_name: dict[tuple[str | None, str], list[Series]] = defaultdict(list)
     for series in found:
         if series.layout == PLAIN:
@@ -203,7 +203,7 @@ def _paired(tree: Tree, found: Sequence[Series]) -> tuple[list[Series], list[str
 
 
 def _look(series: Series) -> tuple[int, tuple[int, int] | None]:
-    """How much the first picture looks like ids (a palette more than grey, colour not at all), and its size."""
+    """How likely the first picture is to hold ids (palette: 2, grey: 1, colour: 0), and its size."""
     path = next(iter(series.frames.values()))
     try:
         with images.opened(path, str(path)) as image:
@@ -223,7 +223,7 @@ def _partly_masked(found: Sequence[Series]) -> list[str]:
 
 
 def _sentence(concerned: Sequence[Series], what: str) -> list[str]:
-    """One sentence, however many they are."""
+    """Reports all affected series in one sentence."""
     if not concerned:
         return []
     first = concerned[0].folder
@@ -248,7 +248,7 @@ def _videos(tree: Tree, found: Sequence[Series]) -> list[Video]:
 
 
 def _listed_splits(tree: Tree) -> dict[str, str]:
-    """The split of each sequence, as the lists `ImageSets/**/train.txt` and `val.txt` of DAVIS tell."""
+    """The split of each sequence according to DAVIS's lists `ImageSets/**/train.txt` and `val.txt`."""
     listed: dict[str, str] = {}
     for path in tree.files():
         if path.suffix == ".txt" and path.stem in SPLITS and "ImageSets" in tree.below(path.parent):

@@ -33,14 +33,14 @@ from vonet.errors import BadInput, check_choice
 from vonet.writing import DiscRefusal
 
 NAMED = 5
-"""Videos that a note names, at most."""
+"""Largest number of videos that a note names."""
 GREY_VIDEO = "have no colours, which weights that are trained on colours hardly know"
 
 
 @dataclass(frozen=True)
 class PrepareConfig:
-    """size: height and width; None keeps each video's own. fit: what to do when the shape differs (`resize.Fit`).
-    every: keep only every so many frames."""
+    """size: Height and width; None keeps each video's own. fit: How frames of another shape are resized (`resize.Fit`).
+    every: Keep only every N-th frame."""
 
     size: tuple[int, int] | None = None
     fit: Fit = DEFAULT_FIT
@@ -51,7 +51,7 @@ class PrepareConfig:
         if self.size is not None and min(self.size) < 1:
             raise BadInput(f"frames of size {self.size} were asked for; at least 1 pixel is needed each way")
         if self.every < 1:
-            raise BadInput(f"every {self.every}th frame was asked for; possible are 1 (all frames) and above")
+            raise BadInput(f"every is {self.every}; it must be 1 (all frames) or more")
 
 
 @dataclass(frozen=True)
@@ -66,7 +66,8 @@ class _Job:
 
 @dataclass(frozen=True)
 class Prepared:
-    """problems: a sentence for each video that could not be read. notes: which videos a model will hardly know."""
+    """problems: One sentence for each video that could not be read. notes: Videos that differ from what models are
+    usually trained on."""
 
     problems: list[str]
     notes: list[str]
@@ -75,7 +76,7 @@ class Prepared:
 def prepare(
     path: Path | str, out: Path, config: PrepareConfig, workers: int, limits: Limits = DEFAULT_LIMITS
 ) -> Prepared:
-    """Make the store. Videos that cannot be read are problems; all others are prepared.
+    """Make the store. Convert videos to a store; videos that cannot be read are reported as problems and skipped.
 
     An interrupted call continues when it is repeated. Later calls add new and changed videos and drop those that are
     gone.
@@ -117,7 +118,7 @@ def _note(names: Sequence[str], oddity: str, among: int) -> str:
 
 
 def _source(video: Video) -> str:
-    """Changes when the video is another one or its files change."""
+    """A hash that changes when the video or its files change."""
     marks = [f"{video.split}/{video.name}"]
     for file in video.files:
         found = file.stat() if file.exists() else None
@@ -126,7 +127,8 @@ def _source(video: Video) -> str:
 
 
 def _prepare(job: _Job) -> tuple[str | None, list[str]]:
-    """Write one video. Returns a sentence if it cannot be read, or not to its end; and what is odd about it."""
+    """Write one video. Returns a sentence if the video cannot be read to its end, and a list of its unusual
+    properties."""
     video = copy(job.video)
     oddities: list[str] = []
     about = {"name": video.name, "split": video.split, "made_by": job.made_by, "source": job.source}
@@ -140,7 +142,7 @@ def _prepare(job: _Job) -> tuple[str | None, list[str]]:
 
 
 def _oddities(frames: np.ndarray, config: PrepareConfig) -> list[str]:
-    """What a model will hardly know, seen from the first frames."""
+    """Unusual properties of a video, from its first frames."""
     found = [GREY_VIDEO] if is_grey(frames) else []
     if config.size is None:
         return found

@@ -1,11 +1,12 @@
 """TFRecord files and the `tf.train.Example` messages in them, read without TensorFlow.
 
-A shard is a row of records: length (8 bytes), checksum of the length (4), payload, checksum of the payload (4). Hopping
-from header to header finds all records without reading any. A payload is a map of names to lists of bytes, floats or
-integers; only what is asked for is decoded, because a record of MOVi holds millions of flow numbers that few want.
+A shard is a sequence of records: length (8 bytes), checksum of the length (4), payload, checksum of the payload (4).
+Jumping from header to header finds all records without reading any payload. A payload maps names to lists of bytes,
+floats or integers. Only requested fields are decoded, because a record of MOVi holds millions of optical-flow numbers
+that few users need.
 
-Every length is compared with the file's size before it is used. Whatever the bytes are, either they are read or
-`BadInput` names the place of the damage.
+Every length is compared with the file's size before it is used. Any sequence of bytes is either read or refused with a
+`BadInput` that names the place of the damage.
 """
 
 from __future__ import annotations
@@ -28,7 +29,7 @@ CHECKED_AT_ONCE = 1 << 18
 
 
 def masked_crc(data: bytes | memoryview) -> int:
-    """The checksum that TFRecords carry."""
+    """The checksum of TFRecord files (masked CRC-32C)."""
     import google_crc32c
 
     crc = 0
@@ -38,7 +39,7 @@ def masked_crc(data: bytes | memoryview) -> int:
 
 
 def map_file(path: Path) -> memoryview:
-    """The bytes of a file, read from the disc only where they are looked at. The records of a shard share one map."""
+    """The bytes of a memory-mapped file, read from the disk on access. The records of a shard share one map."""
     try:
         now = path.stat()
         return _mapped(path, now.st_mtime_ns, now.st_size)
@@ -48,7 +49,7 @@ def map_file(path: Path) -> memoryview:
 
 @lru_cache(maxsize=32)
 def _mapped(path: Path, changed: int, size: int) -> memoryview:
-    """Few at a time: every map keeps its file open."""
+    """Caches only a few maps, because every map keeps its file open."""
     if not size:  # an empty file cannot be mapped
         return memoryview(b"")
     with path.open("rb") as file:
@@ -56,7 +57,7 @@ def _mapped(path: Path, changed: int, size: int) -> memoryview:
 
 
 def index_records(shard: memoryview) -> tuple[list[tuple[int, int]], str | None]:
-    """Where each payload starts and stops, and what is wrong with the rest of the shard if it could not be read."""
+    """Start and end of each payload, and a description of the damage if the rest of the shard could not be read."""
     records: list[tuple[int, int]] = []
     at = 0
     while at < len(shard):
@@ -75,7 +76,7 @@ def index_records(shard: memoryview) -> tuple[list[tuple[int, int]], str | None]
 
 
 def check_payload(shard: memoryview, start: int, stop: int, where: str) -> None:
-    """Refuse a payload that is not what was written."""
+    """Refuse a payload whose checksum is wrong."""
     found = bytes(shard[stop : stop + FOOTER])
     if len(found) < FOOTER or masked_crc(shard[start:stop]) != int.from_bytes(found, "little"):
         raise BadInput(f"{where} is damaged (its checksum is wrong): download the file again")
@@ -104,7 +105,7 @@ class Example:
         return iter(self._features)
 
     def kind(self, name: str) -> type | None:
-        """What the feature is a list of: bytes, float or int; None for an empty feature."""
+        """Element type of the feature: bytes, float or int; None for an empty feature."""
         kind, _ = self._list(name)
         return kind
 
@@ -171,7 +172,7 @@ class Example:
             at += size
 
     def _varint(self, message: memoryview, at: int) -> tuple[int, int]:
-        """A number, seven bits a byte with the lowest first, and where it ends."""
+        """A varint (seven bits per byte, lowest first), and the position after it."""
         value = shift = 0
         for byte in message[at : at + LONGEST_VARINT]:
             value |= (byte & 127) << shift
@@ -185,12 +186,12 @@ class Example:
 
 
 def _spoken(name: str) -> str:
-    """A feature's name for a message; of a damaged record it may be any bytes."""
+    """A feature's name for an error message; in a damaged record it may be arbitrary bytes."""
     return "".join(letter if letter.isprintable() else "?" for letter in name[:60])
 
 
 def decode_varints(data: memoryview) -> UInt64[np.ndarray, " n"] | None:
-    """All numbers of a packed list at once; None if the bytes are no such list."""
+    """All numbers of a packed list at once; None if the bytes are not a packed list."""
     codes = np.frombuffer(data, np.uint8)
     if not codes.size:
         return np.zeros(0, np.uint64)

@@ -1,4 +1,4 @@
-"""Resizing of frames and ids, aligned with each other: one rule for preparing, training and segmenting."""
+"""Resizes frames and their ids consistently, with one rule for preparing, training and segmenting."""
 
 from __future__ import annotations
 
@@ -12,17 +12,17 @@ from PIL import Image
 Fit = Literal["stretch", "crop", "letterbox"]
 """For frames of another shape: distort them, cut off two sides, or add grey bars on two sides."""
 DEFAULT_FIT: Fit = "stretch"
-"""Nothing of the frame is lost, and no bars are added that a model could take for objects."""
+"""It keeps the whole frame and adds no bars, which a model could take for objects."""
 GREY = 128
-"""Of the bars."""
+"""Grey level of the bars."""
 
 
 @dataclass(frozen=True)
 class Fitting:
-    """Which part of a frame fills which part of a picture of another size.
+    """Maps a part of a frame to a part of a picture of another size.
 
-    kept: left, top, right and bottom of the frame's part, in pixels of the frame, not always whole.
-    box: top, left, bottom and right of the part of the picture that it fills.
+    kept: Left, top, right and bottom of the frame's part, in pixels of the frame; may be fractions.
+    box: Top, left, bottom and right of the part of the picture that it fills.
     """
 
     frame: tuple[int, int]
@@ -32,7 +32,7 @@ class Fitting:
 
     @property
     def seen(self) -> tuple[slice, slice]:
-        """The rows and columns of the frame whose middle lies in the picture."""
+        """The rows and columns of the frame whose centres lie in the picture."""
         left, top, right, bottom = self.kept
         return _middles(top, bottom), _middles(left, right)
 
@@ -43,7 +43,7 @@ class Fitting:
 
 
 def fitting(frame: tuple[int, int], picture: tuple[int, int], fit: Fit) -> Fitting:
-    """How a frame of one size, height and width, is brought to a picture of another."""
+    """How a frame of one size (height, width) is resized to a picture of another size."""
     (h, w), (H, W) = frame, picture
     kept, box = (0.0, 0.0, float(w), float(h)), (0, 0, H, W)
     if fit == "crop":
@@ -59,25 +59,26 @@ def fitting(frame: tuple[int, int], picture: tuple[int, int], fit: Fit) -> Fitti
 
 
 MOST_DISTORTED = 2.5
-"""Ratio of two shapes above which stretching makes objects hard to recognise."""
+"""Ratio of two aspect ratios above which stretching makes objects hard to recognise."""
 LEAST_SEEN = 0.5
-"""Share of a frame that cropping should leave."""
+"""Smallest share of a frame that cropping should leave."""
 
 
 def distortion(frame: tuple[int, int], picture: tuple[int, int]) -> float:
-    """How many times as wide, for its height, one of the two sizes is as the other."""
+    """Ratio of the two aspect ratios, 1 or more."""
     ratio = (frame[1] / frame[0]) / (picture[1] / picture[0])
     return max(ratio, 1 / ratio)
 
 
 def _middles(begin: float, end: float) -> slice:
-    """The pixels whose middle lies between; at least one, however thin the part is."""
+    """The pixels whose centres lie between `begin` and `end`; at least one."""
     first = int(np.ceil(begin - 0.5))
     return slice(first, max(first + 1, int(np.ceil(end - 0.5))))
 
 
 def resized(frames: UInt8[np.ndarray, "T h w 3"], size: tuple[int, int], fit: Fit) -> UInt8[np.ndarray, "T H W 3"]:
-    """Each new pixel is the mean of those it covers: exactly where they are whole, as MOVi's own smaller version is."""
+    """Each new pixel is the mean of the pixels that it covers. The mean is exact for whole factors, as in MOVi's own
+    smaller version."""
     how = fitting(frames.shape[1:3], size, fit)
     top, left, bottom, right = how.box
     content = _scaled(frames, (bottom - top, right - left), how.kept)
@@ -101,7 +102,7 @@ def _scaled(frames: np.ndarray, size: tuple[int, int], kept: tuple[float, float,
 
 
 def resized_ids(ids: Integer[np.ndarray, "T h w"], size: tuple[int, int], fit: Fit) -> Integer[np.ndarray, "T H W"]:
-    """The id in the middle of each new pixel; 0, the background, in bars."""
+    """The id at the centre of each new pixel; 0 (background) in letterbox bars."""
     how = fitting(ids.shape[1:3], size, fit)
     (left, top, right, bottom), box = how.kept, how.box
     height, width = box[2] - box[0], box[3] - box[1]

@@ -62,10 +62,10 @@ SPRITE = np.dtype(
 
 @dataclass(frozen=True)
 class SpritesMotConfig:
-    """Everything that decides the clips, except their number.
+    """Everything that determines the clips, except their number.
 
     size: side of frames and masks in pixels, one of 32, 64 and 128. Below 128 every second (fourth) pixel is kept.
-    seed: streams of different seeds are independent.
+    seed: Different seeds give independent streams.
     """
 
     size: int = 64
@@ -86,7 +86,7 @@ class SpritesMotConfig:
         return {"command": "generate", "generator": VERSION, "world": self.name, **asdict(self)}
 
     def video(self, split: str, index: int) -> GeneratedVideo:
-        """One clip. Its arrays have the sprites, `T 3` of dtype `SPRITE`."""
+        """One clip. The array `sprites` of the video is `T 3` of dtype `SPRITE`."""
         sprites = clip_sprites(self.seed, split, index)
         about = {"name": f"spmot-{split}-{index:06d}", "split": split, "index": index}
         return GeneratedVideo(*draw(sprites, self.size), about, {"sprites": sprites})
@@ -103,7 +103,7 @@ def stream_sprites(seed: int, split: str, stream: int, frames: int) -> Shaped[np
 
 
 def _fill_place(rng: np.random.Generator, place: Shaped[np.ndarray, " frames"]) -> None:
-    """One sprite after the other: wait, be born, cross the canvas, disappear."""
+    """The sprites of one place, one after the other: each waits, appears, crosses the canvas and disappears."""
     empty_since = 0
     while empty_since < len(place):
         birth = empty_since + WAITING + int(rng.geometric(BIRTH_PROBABILITY)) - 1
@@ -117,7 +117,7 @@ def _fill_place(rng: np.random.Generator, place: Shaped[np.ndarray, " frames"]) 
 
 
 def _new_sprite(rng: np.random.Generator) -> tuple[dict[str, int], Shaped[np.ndarray, "steps 2"]]:
-    """Looks of a sprite, and row and column of its middle in each frame in which it is drawn."""
+    """Appearance of a sprite, and row and column of its centre in each frame in which it is drawn."""
     scale = rng.uniform(1 - SCALE_SPREAD, 1 + SCALE_SPREAD)
     aspect = np.sqrt(rng.uniform(1 - ASPECT_SPREAD, 1 + ASPECT_SPREAD))
     looks = {
@@ -148,7 +148,8 @@ def clip_sprites(seed: int, split: str, index: int) -> Shaped[np.ndarray, "10 3"
 
 @functools.lru_cache(maxsize=4)
 def _stream(seed: int, split: str, stream: int, clips: int) -> Shaped[np.ndarray, "frames 3"]:
-    """Kept, because neighbouring clips are asked for one after the other; `clips` doubles where the end is open."""
+    """Cached, because neighbouring clips are usually requested in order; `clips` is doubled for streams of unknown
+    length."""
     return stream_sprites(seed, split, stream, CLIP_FRAMES * clips)
 
 
@@ -169,13 +170,13 @@ def templates() -> UInt8[np.ndarray, "4 21 21"]:
 
 @functools.cache
 def opacity(shape: int, height: int, width: int) -> UInt8[np.ndarray, "height width"]:
-    """A template resized by bilinear interpolation, without antialiasing: the edges of all but squares are soft."""
+    """A template resized by bilinear interpolation without antialiasing; all shapes but squares get soft edges."""
     resized = _interpolation(height) @ templates()[shape].astype(float) @ _interpolation(width).T
     return np.rint(resized).astype(np.uint8)
 
 
 def _interpolation(length: int) -> np.ndarray:
-    """Weights `length TEMPLATE` of linear interpolation between the middles of pixels."""
+    """Weights `length TEMPLATE` of linear interpolation between pixel centres."""
     at = np.clip((np.arange(length) + 0.5) * TEMPLATE / length - 0.5, 0, TEMPLATE - 1)
     return np.maximum(0, 1 - abs(at[:, None] - np.arange(TEMPLATE)))
 
@@ -201,7 +202,7 @@ def draw(
 
 
 def _span(middle: int, length: int) -> tuple[slice, slice]:
-    """Which pixels of the canvas a sprite covers along one axis, and which part of the sprite that is."""
+    """The pixels of the canvas that a sprite covers along one axis, and the matching part of the sprite."""
     first = middle - length // 2
     begin, end = max(first, 0), min(first + length, CANVAS)
     return slice(begin, end), slice(begin - first, end - first)

@@ -26,18 +26,18 @@ class SpritesConfig:
     """Side of the frames, in pixels."""
     frames: int = 12
     objects: tuple[int, int] = (2, 3)
-    """Fewest and most."""
+    """Smallest and largest number of objects."""
     seed: int = 0
 
     def __post_init__(self) -> None:
         if self.size < SMALLEST or self.frames < 1 or self.seed < 0:
             raise BadInput(
-                f"size {self.size}, {self.frames} frames and seed {self.seed} were asked for; possible are a size of "
+                f"size {self.size}, {self.frames} frames and seed {self.seed} were asked for; give a size of "
                 f"{SMALLEST} or more, at least 1 frame and a seed of 0 or more"
             )
         if not 1 <= self.objects[0] <= self.objects[1] <= 255:
             raise BadInput(
-                f"{self.objects[0]} to {self.objects[1]} objects were asked for; possible are ranges from 1 to 255, "
+                f"{self.objects[0]} to {self.objects[1]} objects were asked for; give a range between 1 and 255, "
                 "the smaller number first"
             )
 

@@ -1,6 +1,6 @@
 """The store: the format that `vonet generate` and `vonet prepare` write and training reads.
 
-A store is a folder with one index and one `.npz` file per video, which numpy reads without us::
+A store is a folder with one index and one `.npz` file per video, which plain numpy can read::
 
     OUT/index.json           format, version, how it was made, and for each video its file, length, size and checksum
     OUT/train/000000.npz     frames       T H W 3 bytes, not compressed, so that any range of frames is one read
@@ -9,10 +9,10 @@ A store is a folder with one index and one `.npz` file per video, which numpy re
                              ids_starts   frame t has the runs ids_starts[t] to ids_starts[t + 1]
                              about.json   whatever else is known, beside any number of further arrays
 
-Every file is written aside and renamed, the index last, after all videos are synced to the disk: a folder without an
-index is not a store. A video that replaces another one gets a file of its own, so that the old index stays true until
-the new one takes its place. So an interrupted command continues where it stopped, any number of processes may read, and
-a lock keeps two writers apart. Only a power loss can leave a torn video, which no index names; it is made again.
+Every file is written to a temporary name and renamed. The index comes last, after all videos are synced to the disk: a
+folder without an index is not a store. A video that replaces another one gets a new file, so the old index stays valid
+until the new one replaces it. So an interrupted command continues where it stopped, any number of processes may read,
+and a lock keeps two writers apart. Only a power loss can leave a damaged video, which no index lists; it is made again.
 """
 
 from __future__ import annotations
@@ -55,14 +55,14 @@ BROKEN = (
     zlib.error,
     struct.error,
 )
-"""What zipfile, numpy and json raise on damaged files."""
+"""Exceptions that zipfile, numpy and json raise on damaged files."""
 ID_TYPES = (np.uint8, np.uint16, np.uint32)
 
 
 def run_lengths(ids: Integer[np.ndarray, "T H W"]) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Values and lengths of the runs of equal ids, and how many runs each frame has."""
+    """Run-length encoding of ids: values and lengths of the runs, and the number of runs of each frame."""
     if ids.min() < 0 or ids.max() > np.iinfo(ID_TYPES[-1]).max:
-        raise BadInput(f"ids from {ids.min()} to {ids.max()}; possible are 0 (the background) to {2**32 - 1}")
+        raise BadInput(f"ids are from {ids.min()} to {ids.max()}; expected 0 (the background) to {2**32 - 1}")
     rows = ids.reshape(len(ids), -1)
     begins = np.ones(rows.shape, bool)
     begins[:, 1:] = rows[:, 1:] != rows[:, :-1]
@@ -76,9 +76,10 @@ def write_video(
     about: Mapping[str, Any],
     arrays: Mapping[str, np.ndarray] | None = None,
 ) -> None:
-    """One video file, from pieces of frames and ids (all with ids, or none), in the memory of one piece.
+    """Writes one video file from pieces of frames and ids (ids in all pieces, or in none), with the memory of one
+    piece.
 
-    `about` gives at least its `name` and what it was `made_by`, and may name its `source`."""
+    `about` holds at least `name` and `made_by`, and optionally `source`."""
     values: list[np.ndarray] = []
     lengths: list[np.ndarray] = []
     counts: list[np.ndarray] = []
@@ -112,7 +113,7 @@ def write_video(
 
 
 def _member(name: str, compression: int = zipfile.ZIP_STORED) -> zipfile.ZipInfo:
-    """Without the time of day, so that the same video is the same bytes."""
+    """Omits the time of day, so that the same video gives the same bytes."""
     member = zipfile.ZipInfo(name, date_time=(1980, 1, 1, 0, 0, 0))
     member.compress_type = compression
     return member
@@ -125,12 +126,12 @@ def _write_array(archive: zipfile.ZipFile, name: str, array: np.ndarray, compres
 
 
 def _smallest(values: np.ndarray) -> np.dtype:
-    """The smallest unsigned type that holds them all."""
+    """The smallest unsigned type that holds all values."""
     return next(np.dtype(t) for t in ID_TYPES if int(values.max()) <= np.iinfo(t).max)
 
 
 class StoredVideo(Video):
-    """A video of a store: one .npz file whose frames are read by their position."""
+    """A video of a store: one .npz file whose frames are read by their offset."""
 
     def __init__(self, root: Path, entry: Entry, limits: Limits = DEFAULT_LIMITS):
         super().__init__(entry.name, entry.split)
@@ -182,7 +183,7 @@ class StoredVideo(Video):
 
     @cached_property
     def annotations(self) -> Mapping[str, Any]:
-        """What about.json says, and the arrays beside it."""
+        """The content of about.json and the further arrays of the file."""
         try:
             with zipfile.ZipFile(self.path) as archive:
                 about = _about(archive)
@@ -192,7 +193,7 @@ class StoredVideo(Video):
         return about | self._arrays([n for n in names if n != "frames" and not n.startswith("ids_")])
 
     def _arrays(self, names: Sequence[str]) -> dict[str, np.ndarray]:
-        """Arrays of the file, which are limited in size together."""
+        """Further arrays of the file; their total size is limited."""
         found: dict[str, np.ndarray] = {}
         try:
             with zipfile.ZipFile(self.path) as archive:
@@ -212,7 +213,7 @@ ABOUT_BYTES = 64 << 20
 
 
 def _about(archive: zipfile.ZipFile) -> dict[str, Any]:
-    """What about.json says; raises one of `BROKEN` for anything but an object of a sane size."""
+    """The content of about.json; raises one of `BROKEN` if it is not a JSON object of reasonable size."""
     if archive.getinfo("about.json").file_size > ABOUT_BYTES:
         raise ValueError
     about = json.loads(archive.read("about.json"))
@@ -262,10 +263,10 @@ def describe(path: Path) -> dict[str, Any] | None:
 
 
 class Store:
-    """A store while it is being made. Use as a context: it holds the folder's lock.
+    """Writes a store. Use it as a context manager: it holds the folder's lock.
 
-    `made_by` says everything that decides the videos; the folder of another one is refused. Asking for more videos than
-    a finished store has makes it grow.
+    `made_by` holds all options that determine the videos; a folder that was made with other options is refused.
+    Requesting more videos than a finished store has extends it.
     """
 
     def __init__(self, out: Path, made_by: Mapping[str, Any]):
@@ -297,7 +298,7 @@ class Store:
         self._indexed = _indexed_files(self.out)
 
     def __exit__(self, *_: object) -> None:
-        """The mark of being unfinished stays only where there is something to go on with."""
+        """The marker of an unfinished store stays only if there are videos to continue with."""
         with self._lock:
             self._remove_parts()
             for folder in self.out.glob("*/"):
@@ -319,13 +320,14 @@ class Store:
         return self.out / split / f"{number:06d}-1.npz"
 
     def free_path(self, split: str, number: int) -> Path:
-        """Where a new video goes: not over one that the old index names, unless that one is damaged."""
+        """Path for a new video: never that of a video in the old index, unless that video is damaged."""
         path = self.path(split, number)
         in_use = path.relative_to(self.out).as_posix() in self._indexed and describe(path) is not None
         return self._spare_path(split, number) if in_use else path
 
     def finish(self, entries: Sequence[Mapping[str, Any]]) -> None:
-        """Write the index; from now on it is a store. `entries`: what `describe` says, with `split` and `file`."""
+        """Write the index, which makes the folder a store. `entries`: Results of `describe`, with `split` and `file`
+        added."""
         index = {"format": FORMAT, "version": VERSION, "made_by": self.made_by, "videos": list(entries)}
         lines = ",\n".join(json.dumps(entry, ensure_ascii=False, sort_keys=True) for entry in index.pop("videos"))
         head = json.dumps(index, ensure_ascii=False, sort_keys=True, indent=1)[:-2]
@@ -338,7 +340,7 @@ class Store:
             outdated.unlink()
 
     def refuse_to_shrink(self, wanted: Sequence[tuple[str, int]]) -> None:
-        """A finished store keeps what it has."""
+        """Refuse to remove videos from a finished store."""
         have = self._indexed
         extra = have - {self.path(*video).relative_to(self.out).as_posix() for video in wanted}
         if extra:
@@ -347,7 +349,7 @@ class Store:
             )
 
     def entry(self, split: str, number: int, source: str = "") -> dict[str, Any] | None:
-        """The index entry of a video that is there, whole, made as this store is and, if any, of this source."""
+        """The index entry of an existing video, if it is undamaged and was made with the same options and source."""
         for path in (self.path(split, number), self._spare_path(split, number)):
             described = describe(path)
             if described and (described.pop("made_by"), described.pop("source")) == (self.made_by, source):
@@ -356,12 +358,12 @@ class Store:
 
 
 def _is_left_over(name: str) -> bool:
-    """What we leave in a folder that holds nothing yet: the lock, and unfinished files after a crash."""
+    """Whether it is a file that an empty store may hold: the lock, or unfinished files after a crash."""
     return name == LOCK or (name.endswith(PART) and name.startswith((INDEX, UNFINISHED)))
 
 
 def _made_by(marker: Path, out: Path) -> dict[str, Any] | None:
-    """What the folder was begun with, if anything says so; the videos say it too, each for itself."""
+    """The options with which the folder was begun, if they are known; each video stores them too."""
     try:
         made_by = json.loads(marker.read_text(encoding="utf-8")) if marker.exists() else read_index(out).made_by
     except (ValueError, RecursionError):
@@ -370,7 +372,7 @@ def _made_by(marker: Path, out: Path) -> dict[str, Any] | None:
 
 
 def _indexed_files(out: Path) -> set[str]:
-    """Those of a finished store; none where it has no index, or a damaged one."""
+    """The files of a finished store; empty if its index is missing or damaged."""
     try:
         return {entry.file for entry in read_index(out).videos}
     except BadInput:
@@ -385,7 +387,8 @@ def _difference(old: Mapping[str, Any], new: Mapping[str, Any]) -> str:
 
 
 def is_store(folder: Path) -> bool:
-    """By what an index says or, should it be damaged, by the videos; other tools have an index.json too."""
+    """Whether a folder is a store, by its index or, if that is damaged, by its videos; other tools write an index.json
+    too."""
     if not (folder / INDEX).is_file():
         return (folder / UNFINISHED).is_file()
     with (folder / INDEX).open("rb") as index:
@@ -393,8 +396,8 @@ def is_store(folder: Path) -> bool:
 
 
 def open_store(root: Path, limits: Limits = DEFAULT_LIMITS) -> Videos:
-    """The videos of a store. Those whose file is missing, has the wrong size or lies elsewhere are problems, not
-    videos."""
+    """The videos of a store. A video whose file is missing, has the wrong size or lies outside the store is reported as
+    a problem."""
     index = read_index(root, limits)
     is_inside = Inside(root)
     videos, problems = [], []
@@ -416,7 +419,7 @@ def open_store(root: Path, limits: Limits = DEFAULT_LIMITS) -> Videos:
 
 
 def damaged(root: Path, videos: Videos) -> list[str]:
-    """Read everything: a sentence for each video whose checksum is wrong."""
+    """Reads all videos and returns a sentence for each whose checksum is wrong."""
     checksums = {entry.file: entry.crc32 for entry in read_index(root).videos}
     problems = []
     for video in videos:

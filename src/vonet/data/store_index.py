@@ -1,4 +1,4 @@
-"""The index of a store, checked when it is read: types, sane sizes, and no path that leads out of the store."""
+"""Reads the index of a store and checks it: types, reasonable sizes, and no path that leads out of the store."""
 
 from __future__ import annotations
 
@@ -16,14 +16,14 @@ from vonet.errors import BadInput
 FORMAT, VERSION = "vonet-store", 1
 INDEX = "index.json"
 LONGEST, WIDEST, LARGEST = 1 << 31, 1 << 16, 1 << 48
-"""Frames of a video, pixels of a side, and bytes of a file, at most."""
+"""Largest number of frames of a video, pixels of a side, and bytes of a file."""
 KINDS = {"str": str, "int": int, "bool": bool}
 
 
 @dataclass(frozen=True)
 class Entry:
-    """One video: its file below the store's folder, and what the file holds. `frames_at`: the byte at which the pixels
-    begin. Other keys of the index are ignored."""
+    """One video: its file below the store's folder, and properties of that file. `frames_at`: Offset of the first
+    pixel, in bytes. Other keys of the index are ignored."""
 
     name: str
     split: str
@@ -46,15 +46,15 @@ class Index:
 
 
 def _short(value: object) -> str:
-    """For a message, however much was given."""
+    """A short form of any value, for an error message."""
     text = repr(value) if isinstance(value, str | int | float | None) else f"a {type(value).__name__}"
     return text if len(text) <= 60 else f"{text[:60]}..."
 
 
 def read_index(root: Path, limits: Limits | None = None) -> Index:
-    """The index in a folder. An index that does not describe videos is refused as a whole: its store can be made anew.
+    """Reads the index of a store. A malformed index is refused as a whole, because its store can be made again.
 
-    limits: refuse larger frames.
+    limits: Limits on the size of frames.
     """
     path = root / INDEX
     if not path.exists():
@@ -86,7 +86,7 @@ def _entry(path: Path, stored: object, limits: Limits | None) -> Entry:
 
 
 def _wrong(stored: object) -> str | None:
-    """What keeps a value from being an entry; None if it is one."""
+    """The reason why a value is not a valid entry; None if it is valid."""
     if not isinstance(stored, dict):
         return f"a video is {_short(stored)}; expected an object with its file and size"
     missing = [field.name for field in fields(Entry) if field.name not in stored]
@@ -118,15 +118,15 @@ def _damaged(path: Path, why: str = "") -> BadInput:
 
 
 class Inside:
-    """Whether files lie inside a folder. A link from inside to elsewhere does not count: a store that was downloaded
-    could show any file of this machine as the pixels of a video. The folder itself may be a link."""
+    """Whether files lie inside a folder. A link that leads out of the folder is not inside: otherwise a downloaded
+    store could show any file of this machine as the pixels of a video. The folder itself may be a link."""
 
     def __init__(self, root: Path):
         self._root = os.path.realpath(root)
         self._folders: dict[Path, bool] = {}
 
     def __call__(self, file: Path) -> bool:
-        """For a file that exists. One look at the disc per file, and some per folder."""
+        """Checks an existing file. Needs one file-system call per file, and some per folder."""
         folder = file.parent
         if folder not in self._folders:
             real = os.path.realpath(folder)

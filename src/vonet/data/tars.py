@@ -1,7 +1,7 @@
 """Webdataset tars: `0.video.npy` and `0.segmentations.npy` (VideoSAUR, SlotContrast), or the same with `.gz` (OCLF).
 
-Opening reads the headers of the tars only. Of an array that is not compressed, a range of frames is one read. A gzipped
-array is unpacked block by block, never as a whole.
+Opening a set reads only the headers of the tars. In an uncompressed array, a range of frames is one read. A gzipped
+array is decompressed in blocks, never as a whole.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ BLOCK = 1 << 20
 
 @dataclass(frozen=True)
 class Member:
-    """A file in a tar: where its bytes lie."""
+    """A file in a tar: the position of its bytes."""
 
     tar: Path
     name: str
@@ -46,7 +46,7 @@ class Member:
         return f"{self.name} in {self.tar}"
 
     def bytes(self, start: int, count: int) -> bytes:
-        """Some bytes of it; fewer at its end."""
+        """Some bytes of the file; fewer at its end."""
         try:
             with self.tar.open("rb") as file:
                 file.seek(self.offset + start)
@@ -78,7 +78,8 @@ class PlainArray:
 
 
 class Unpacking:
-    """The bytes of a gzipped file in a tar from its start on, in the memory of what is taken at a time."""
+    """The decompressed bytes of a gzipped file in a tar, read in order; memory is limited to the bytes requested at a
+    time."""
 
     def __init__(self, member: Member):
         self._member = member
@@ -105,8 +106,8 @@ class Unpacking:
 
 
 class PackedArray:
-    """A gzipped array in a tar. Reading forwards continues where the last read ended; reading backwards unpacks from
-    the start again."""
+    """A gzipped array in a tar. Reading forwards continues where the last read ended; reading backwards decompresses
+    from the start again."""
 
     def __init__(self, member: Member):
         self.member = member
@@ -132,7 +133,7 @@ class PackedArray:
 
 
 def _header(data: bytes, member: Member) -> tuple[tuple[int, ...], np.dtype, int]:
-    """Shape and type of an array, and where its numbers start."""
+    """Shape and dtype of an array, and the position of its first element."""
     file = io.BytesIO(data)
     try:
         shape, fortran, dtype = npy.read_header(file)
@@ -140,7 +141,7 @@ def _header(data: bytes, member: Member) -> tuple[tuple[int, ...], np.dtype, int
         raise member.damaged() from None
     if fortran or dtype.kind not in "ui":
         order = "Fortran" if fortran else "C"
-        raise BadInput(f"{member.where} holds {dtype} in {order} order; possible are integers in C order")
+        raise BadInput(f"{member.where} holds {dtype} in {order} order; expected integers in C order")
     return shape, dtype, file.tell()
 
 
@@ -217,7 +218,7 @@ def find(tree: Tree) -> Videos | None:
 
 
 def _index(path: Path) -> tuple[list[Member], str | None]:
-    """The complete files in a tar, and a sentence about the damage of the rest."""
+    """The undamaged files in a tar, and a sentence about damage, if any."""
     members: list[Member] = []
     try:
         size = path.stat().st_size
@@ -238,7 +239,7 @@ def _index(path: Path) -> tuple[list[Member], str | None]:
 
 
 def _videos_in(members: Sequence[Member]) -> tuple[dict[str, dict[str, Member]], list[str]]:
-    """The members of each video by key, and the keys that have no frames."""
+    """The members of each video by key, and the keys without frames."""
     videos: dict[str, dict[str, Member]] = defaultdict(dict)
     for member in members:
         path = PurePosixPath(member.name)

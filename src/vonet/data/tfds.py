@@ -1,7 +1,8 @@
-"""MOVi as TensorFlow Datasets writes it: shards named `movi_a-train.tfrecord-00003-of-00512`, wherever they lie.
+"""Reads MOVi as TensorFlow Datasets writes it: shards named `movi_a-train.tfrecord-00003-of-00512`, in any folder.
 
-Opening hops over the headers of all records, so the number of videos is exact and damage is seen; a record's checksum
-is checked before anything in it is decoded. Nothing is decoded that was not asked for, above all no flow.
+Opening a set jumps from record header to record header, so the number of videos is exact and damage is noticed. A
+record's checksum is verified before the record is decoded. Only requested fields are decoded; optical flow in
+particular is skipped.
 """
 
 from __future__ import annotations
@@ -62,7 +63,7 @@ class Shard:
 
 @dataclass(frozen=True)
 class Record:
-    """One record of a shard, by its bytes."""
+    """One record of a shard, by its byte range."""
 
     shard: Shard
     number: int
@@ -81,8 +82,8 @@ class Record:
 
 
 class Names:
-    """The names of the videos of a set. They stand in the records, so all records are looked into (briefly) when the
-    first name is asked for, and none before."""
+    """The names of the videos of a set. They are stored in the records, so the first request for a name looks into all
+    records, and none are read before."""
 
     def __init__(self, records: Sequence[Record]):
         self._records = records
@@ -102,7 +103,7 @@ def _told_name(record: Record) -> str:
 
 
 def _distinct(names: Sequence[str], places: Sequence[str]) -> list[str]:
-    """The names; where one is empty or stands for several, its place, which is its own, says which is meant."""
+    """Makes names unique: an empty or repeated name is extended by its position in the shards."""
     count = Counter(names)
     told = [
         name if name and count[name] == 1 else f"{name} {place}".strip()
@@ -112,7 +113,8 @@ def _distinct(names: Sequence[str], places: Sequence[str]) -> list[str]:
 
 
 class RecordVideo(Video):
-    """One record of MOVi. Beside frames and ids it has `annotations` and, by name, the heavy fields (`field`)."""
+    """One record of MOVi. Beside frames and ids it has `annotations` and, through `field`, large fields such as depth
+    and flow."""
 
     def __init__(self, record: Record, names: Names, number: int, limits: Limits = DEFAULT_LIMITS):
         self.split = record.shard.split
@@ -123,12 +125,12 @@ class RecordVideo(Video):
         return self._names.all[self._number]
 
     def __getstate__(self) -> dict[str, Any]:
-        """Another process needs the name of this video, not the means to name all."""
+        """Another process gets the name of this video, not the table of all names."""
         return {**super().__getstate__(), "name": self.name, "_names": None}
 
     @cached_property
     def _unchecked(self) -> Example:
-        """For what must be quick and touches little of the record."""
+        """The record without its checksum verified, for quick access to small parts."""
         return self._record.example()
 
     @cached_property
@@ -170,8 +172,8 @@ class RecordVideo(Video):
         return np.stack([reader(pictures[t], f"frame {t} {where}", self.size) for t in range(start, stop)])
 
     def field(self, name: str) -> np.ndarray:
-        """Depth in scene units (T H W) or flow in pixels (T H W 2, row and column), as floats; normals or object
-        coordinates as they are stored, in 16 bits (T H W 3)."""
+        """Depth in scene units (`T H W`) or flow in pixels (`T H W 2`, row and column) as floats; normals or object
+        coordinates as stored, in 16 bits (`T H W 3`)."""
         if name not in FIELDS or name not in self._unchecked:
             have = ", ".join(field for field in FIELDS if field in self._unchecked) or "none"
             raise BadInput(f"{self._record.where} has no field {name!r}; it has {have}")
@@ -186,7 +188,7 @@ class RecordVideo(Video):
         return self._in_units(codes.reshape(shape), name)
 
     def _in_units(self, codes: np.ndarray, name: str) -> Float32[np.ndarray, ...]:
-        """Fields are stored as numbers from 0 to 65535 that span a range which the record tells."""
+        """Fields are stored as integers from 0 to 65535, which are scaled to a range that the record gives."""
         span = self._example.floats(f"metadata/{name}_range")
         if len(span) != 2:
             raise BadInput(f"metadata/{name}_range of {self._record.where} has {len(span)} numbers instead of 2")
@@ -206,7 +208,7 @@ def _pictures(example: Example, field: str, where: str) -> list[memoryview]:
 
 
 class Annotations(Mapping[str, np.ndarray]):
-    """All else that a record tells, by its name there (`instances/positions`); decoded when asked for."""
+    """All other features of a record, by their names there (`instances/positions`), decoded on access."""
 
     def __init__(self, example: Example, frames: int, where: str):
         self._example, self._frames, self._where = example, frames, where
@@ -229,7 +231,7 @@ class Annotations(Mapping[str, np.ndarray]):
         try:
             return values.reshape(shape)
         except ValueError:
-            raise BadInput(f"{name} of {self._where} has {values.size} numbers, which are no {shape}") from None
+            raise BadInput(f"{name} of {self._where} has {values.size} numbers, not the shape {shape}") from None
 
 
 def _texts(values: Sequence[memoryview]) -> np.ndarray:
@@ -292,7 +294,7 @@ def _index(shard: Shard) -> tuple[list[Record], str | None]:
 
 
 def _missing(tree: Tree, shards: Sequence[Shard]) -> list[str]:
-    """A sentence for each split that lacks shards."""
+    """One sentence for each split with missing shards."""
     by_split: dict[str, list[Shard]] = defaultdict(list)
     for shard in shards:
         by_split[shard.split].append(shard)
@@ -314,7 +316,7 @@ def _missing(tree: Tree, shards: Sequence[Shard]) -> list[str]:
 
 
 def spoken(numbers: Sequence[int]) -> str:
-    """Numbers in words: 3, 7 and 10 to 12."""
+    """Formats a list of numbers as text: 3, 7 and 10 to 12."""
     runs: list[list[int]] = []
     for number in numbers:
         if runs and number == runs[-1][-1] + 1:
@@ -328,7 +330,7 @@ def spoken(numbers: Sequence[int]) -> str:
 
 
 def _told_lengths(folders: set[Path]) -> tuple[dict[tuple[str, int], dict[int, int]], list[str]]:
-    """For each split and number of shards, how many records dataset_info.json gives to each shard."""
+    """Number of records in each shard by dataset_info.json, for each split and number of shards."""
     told: dict[tuple[str, int], dict[int, int]] = {}
     problems = []
     for path in sorted({folder / "dataset_info.json" for place in folders for folder in (place, place.parent)}):

@@ -1,4 +1,4 @@
-"""The files below a path, listed once. Layouts look only at this list until they recognise their files."""
+"""The files below a path, listed once. Layouts look only at this list until they have recognised their files."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ SPLITS = {"train": "train", "validation": "validation", "val": "validation", "te
 @dataclass(frozen=True)
 class Tree:
     """Folders and the names of the files in them, both in natural order; `root` is the path that was given. `limits`
-    hold for the videos that are found."""
+    apply to the videos that are found."""
 
     root: Path
     folders: Mapping[Path, Sequence[str]]
@@ -26,7 +26,7 @@ class Tree:
 
     @property
     def is_file(self) -> bool:
-        """One file was given, not a folder."""
+        """Whether the given path is a single file."""
         return self.root not in self.folders
 
     def files(self) -> Iterator[Path]:
@@ -37,12 +37,12 @@ class Tree:
         return () if self.is_file else folder.relative_to(self.root).parts
 
     def place(self, file: Path) -> str:
-        """Which file it is: its path below the root without its suffix."""
+        """Identifies the file: its path below the root without its suffix."""
         return "/".join((*self.below(file.parent), file.stem))
 
 
 def list_tree(root: Path, limits: Limits = DEFAULT_LIMITS) -> Tree:
-    """Follows links, but visits no folder twice, so links that lead back up do no harm. What is hidden is left out."""
+    """Follows links but visits no folder twice, so cyclic links are harmless. Hidden files are left out."""
     if not root.is_dir():
         return Tree(root, {root.parent: [root.name]}, limits=limits)
     folders: dict[Path, list[str]] = {}
@@ -80,19 +80,19 @@ def _entries(folder: Path) -> tuple[list[str], list[str]]:
 
 
 def natural(name: str) -> tuple[list[str | tuple[int, str]], str]:
-    """Sorts frame2 before frame10."""
+    """Sort key that puts frame2 before frame10."""
     parts = re.split(r"([0-9]+)", name)
     return [_number(part) if odd % 2 else part for odd, part in enumerate(parts)], name
 
 
 def _number(digits: str) -> tuple[int, str]:
-    """Sorts as the number does, however long it is."""
+    """Sort key of a string of digits by its value, for any length."""
     short = digits.lstrip("0")
     return len(short), short
 
 
 def split_and_rest(folders: Sequence[str]) -> tuple[str | None, tuple[str, ...]]:
-    """Which split the folders on the way to a file name, if any, and the other folders."""
+    """The split that one of the folders names, if any, and the remaining folders."""
     for at, name in enumerate(folders):
         if name.lower() in SPLITS:
             return SPLITS[name.lower()], (*folders[:at], *folders[at + 1 :])
@@ -100,7 +100,7 @@ def split_and_rest(folders: Sequence[str]) -> tuple[str | None, tuple[str, ...]]
 
 
 def read_bytes(path: Path, limits: Limits = DEFAULT_LIMITS) -> bytes:
-    """The whole file, if it is not too large for that."""
+    """The content of a file, unless it is too large."""
     try:
         limits.check_bytes(path.stat().st_size, str(path))
         return path.read_bytes()
@@ -109,5 +109,5 @@ def read_bytes(path: Path, limits: Limits = DEFAULT_LIMITS) -> bytes:
 
 
 def read_text(path: Path) -> str:
-    """A file as text; letters that are no UTF-8 are replaced."""
+    """A file as text; bytes that are not UTF-8 are replaced."""
     return read_bytes(path).decode("utf-8", "replace")

@@ -42,7 +42,7 @@ class Video(ABC):
     """
 
     can_be_read_again = True
-    """False for what passes by, such as a camera."""
+    """False for sources that can be read only once, such as a camera."""
 
     def __init__(self, name: str, split: str = "train"):
         self.name = name.encode("utf-8", "replace").decode()  # names of files may hold anything
@@ -60,18 +60,18 @@ class Video(ABC):
     @property
     @abstractmethod
     def has_ids(self) -> bool:
-        """Whether the true ids of its pixels are known."""
+        """Whether the video has true ids."""
 
     @abstractmethod
     def _read(self, start: int, stop: int) -> UInt8[np.ndarray, "T H W 3"]: ...
 
     @abstractmethod
     def _read_ids(self, start: int, stop: int) -> Integer[np.ndarray, "T H W"]:
-        """Called only where there are ids."""
+        """Called only if the video has ids."""
 
     @property
     def files(self) -> Sequence[Path]:
-        """What it is read from."""
+        """The files that the video is read from."""
         return ()
 
     @property
@@ -90,7 +90,7 @@ class Video(ABC):
             Bytes, `T H W 3`.
 
         Raises:
-            BadInput: If there are no such frames, or the file is damaged.
+            BadInput: If the video does not have these frames, or the file is damaged.
         """
         return self._read(*self._range(start, stop))
 
@@ -109,14 +109,15 @@ class Video(ABC):
         return self.read_ids()
 
     def pieces(self, length: int | None = None) -> Iterator[tuple[np.ndarray, np.ndarray | None]]:
-        """The whole video, some frames and their ids at a time: `length`, or what fits into some 64 MB."""
+        """Iterates over the whole video in pieces of frames and ids: `length` frames each, or as many as fit into about
+        64 MB."""
         length = self._piece(length)
         for start in range(0, len(self), length):
             stop = min(start + length, len(self))
             yield self.read(start, stop), self.read_ids(start, stop)
 
     def watch(self) -> Iterator[Shown]:
-        """One frame after the other, from the first to the last; ids are not read."""
+        """Iterates over the frames from the first to the last; ids are not read."""
         length = self._piece(None)
         for start in range(0, len(self), length):
             frames = self.read(start, min(start + length, len(self)))
@@ -130,7 +131,7 @@ class Video(ABC):
 
     @property
     def expected_length(self) -> int | None:
-        """Number of frames by the header, without decoding; None if it does not say."""
+        """Number of frames by the header, without decoding; None if the header does not state it."""
         return len(self)
 
     def frame_name(self, number: int) -> str:
@@ -138,13 +139,13 @@ class Video(ABC):
         return f"{number:05d}"
 
     def frame_file(self, number: int) -> str:
-        """The file that holds this frame alone or, after it, the frame's number: clip.mp4#5."""
+        """The file that holds only this frame or, for a video file, its name with the frame's number: clip.mp4#5."""
         holder = self.files[0].name if self.files else self.name
         return f"{holder}#{number}"
 
     @property
     def folder(self) -> Path | None:
-        """Where the files of `frame_file` lie; None for what lies nowhere."""
+        """The folder of `frame_file`; None if the video has no files."""
         return self.files[0].parent if self.files else None
 
     @property
@@ -153,7 +154,7 @@ class Video(ABC):
         return None
 
     def __getstate__(self) -> dict[str, Any]:
-        """Decoded frames are not sent to other processes."""
+        """Decoded frames are not sent to other processes (pickled)."""
         kinds = (vars(kind) for kind in type(self).__mro__)
         decoded = {name for kind in kinds for name, part in kind.items() if isinstance(part, cached_property)}
         return {name: value for name, value in vars(self).items() if name not in decoded}
@@ -181,7 +182,7 @@ class ArrayVideo(Video):
     """A video in memory.
 
     Args:
-        name: Shown in tables and messages.
+        name: Its name in tables and messages.
         frames: Bytes, `T H W 3`.
         ids: True ids, `T H W`; 0 is the background.
         split: "train", "validation" or another name.
@@ -217,8 +218,8 @@ class ArrayVideo(Video):
 
 
 class Videos(Sequence[Video]):
-    """A set of videos: how they lie on the disc (`layout`), where (`root`), what was found wrong when they were opened
-    (`problems`, a sentence each), and which command of vonet made them with which options (`made_by`), if one did."""
+    """A set of videos: its format on disk (`layout`), its path (`root`), the problems found when it was opened
+    (`problems`, one sentence each), and the vonet command and options that made it, if known (`made_by`)."""
 
     def __init__(
         self,
@@ -248,7 +249,7 @@ class Videos(Sequence[Video]):
 
     @property
     def splits(self) -> dict[str, int]:
-        """Each split and how many videos it has."""
+        """The splits with their numbers of videos."""
         return dict(Counter(video.split for video in self._videos))
 
     def in_split(self, split: str | None) -> Videos:

@@ -26,11 +26,11 @@ Job = TypeVar("Job")
 Result = TypeVar("Result")
 
 WAKE_SECONDS = 0.2
-"""How long the wait for workers takes before it looks for signals again."""
+"""Seconds to wait for workers before signals are checked again."""
 
 
 def cores() -> int:
-    """How many this process may use."""
+    """Number of CPU cores that this process may use."""
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
@@ -43,10 +43,10 @@ def check_workers(workers: int) -> None:
 def for_each(
     function: Callable[[Job], Result], jobs: Sequence[Job], workers: int, done: int, what: str
 ) -> Generator[tuple[Job, Result], None, None]:
-    """Calls the function on each job, on `workers` processes; gives the results as they come, in any order. Close it
-    (`contextlib.closing`) where results are used in between: that ends the processes, whatever went wrong.
+    """Calls the function on each job in `workers` processes, and yields results as they finish, in any order. Close the
+    iterator (`contextlib.closing`) if results are used in between: this ends the processes after an error, too.
 
-    `done` jobs were finished earlier: the bar begins there, its rate and time left do not count them.
+    `done` jobs were finished earlier: the progress bar starts there, and its rate and remaining time ignore them.
     """
     begin = time.monotonic()
     bar = tqdm(
@@ -80,9 +80,9 @@ def _results(
 class _Workers:
     """Processes that do one job after the other.
 
-    The first Ctrl-C lets the jobs under way finish, starts no others and then raises KeyboardInterrupt; the second one
-    kills the processes, and then it is raised at once. It is raised between results only, never from the signal: there
-    it might be lost in code that swallows exceptions. No threads are started, which the program's end would wait for.
+    The first Ctrl-C lets running jobs finish, starts no new ones, and then raises KeyboardInterrupt. The second one
+    kills the processes and raises at once. It is raised only between results, never in the signal handler, where code
+    that swallows exceptions could lose it. No threads are started, because the interpreter would wait for them at exit.
     """
 
     def __init__(self, function: Callable[[Any], Any], count: int):
@@ -114,7 +114,8 @@ class _Workers:
         self._processes[ours] = process
 
     def __exit__(self, *_: object) -> None:
-        """All workers are idle, or of no use any more. They are gone before their connections are, and say nothing."""
+        """At this point all workers are idle or no longer needed. They are killed before their connections are closed,
+        so that they print nothing."""
         for process in self._processes.values():
             process.kill()
         for connection, process in self._processes.items():
@@ -132,7 +133,7 @@ class _Workers:
             process.kill()
 
     def results(self, jobs: Iterable[Job]) -> Iterator[tuple[Job, Any]]:
-        """Each job with its result, in the order in which they are finished."""
+        """Each job with its result, in the order in which jobs finish."""
         remaining = iter(jobs)
         running: dict[Connection, Job] = {}
         idle = list(self._processes)
@@ -172,7 +173,7 @@ class _Workers:
         return result
 
     def _lost_worker(self) -> BaseException:
-        """We killed it, or it died by itself."""
+        """The exception for a worker that we killed or that died by itself."""
         if self._killed:
             return KeyboardInterrupt()
         return BadInput(
@@ -183,7 +184,8 @@ class _Workers:
 
 @contextmanager
 def _without_interrupts() -> Iterator[None]:
-    """A process that starts meanwhile never sees Ctrl-C, which is its parent's to handle; ours comes afterwards."""
+    """Blocks SIGINT: processes started meanwhile never see Ctrl-C, which the parent handles, and a Ctrl-C in this
+    process is delivered afterwards."""
     if not hasattr(signal, "pthread_sigmask"):
         yield
         return
@@ -195,7 +197,7 @@ def _without_interrupts() -> Iterator[None]:
 
 
 def _work(function: Callable[[Any], Any], connection: Connection, parent: int) -> None:
-    """The life of a worker: jobs come, results or errors go."""
+    """Main loop of a worker: receives jobs, sends results or errors."""
     _end_with_parent(parent)
     while True:
         try:
@@ -212,8 +214,8 @@ def _work(function: Callable[[Any], Any], connection: Connection, parent: int) -
 
 
 def _done(function: Callable[[Job], Result], job: Job) -> Result:
-    """Afterwards the memory that jobs of different sizes leave in fragments goes back to the system, so that a process
-    does not grow with the number of its jobs (measured with glibc; elsewhere nothing is done)."""
+    """Runs a job and returns freed memory to the system. Otherwise jobs of different sizes leave fragments, and a
+    process grows with the number of its jobs (measured with glibc; no effect elsewhere)."""
     result = function(job)
     if sys.platform == "linux" and hasattr(libc := ctypes.CDLL(None), "malloc_trim"):
         libc.malloc_trim(0)
@@ -221,7 +223,7 @@ def _done(function: Callable[[Job], Result], job: Job) -> Result:
 
 
 def _end_with_parent(parent: int) -> None:
-    """A worker whose parent was killed must not live on. Ctrl-C is the parent's to handle."""
+    """Ends a worker whose parent was killed. Ctrl-C is ignored here, because the parent handles it."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)
 
     def watch() -> None:

@@ -1,1 +1,1 @@
-"""How good a segmentation is: metrics, protocols, and the evaluation of models on sets of videos."""
+"""Scores of segmentations: metrics, protocols, and the evaluation of models on sets of videos."""

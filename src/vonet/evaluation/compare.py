@@ -1,4 +1,4 @@
-"""`vonet compare` as a function: recorded evaluations in, one table out."""
+"""`vonet compare` as a function: turns recorded evaluations into one table."""
 
 from __future__ import annotations
 
@@ -22,8 +22,8 @@ NOTHING = "–"
 
 @dataclass(frozen=True)
 class Line:
-    """A method and what it scored. `milliseconds` of a frame and `parameters` are None where they are not known, as of
-    the methods without learning."""
+    """A method and its scores. `milliseconds` per frame and `parameters` are None if unknown, as for methods without
+    learning."""
 
     method: str
     scores: Mapping[str, float]
@@ -49,7 +49,7 @@ class Line:
 
 @dataclass(frozen=True)
 class Comparison:
-    """Evaluations of several methods on the same videos, a line for each."""
+    """Evaluations of several methods on the same videos, one line each."""
 
     about: Mapping[str, Any]
     lines: Sequence[Line]
@@ -59,7 +59,7 @@ class Comparison:
         return {**self.about, "methods": [line.as_json() for line in self.lines]}
 
     def table(self) -> str:
-        """Markdown, aligned for people too."""
+        """The table in Markdown, aligned so that the text is readable too."""
         head = ["method", *(SCORES[name] for name in COMPARED), "ms per frame", "parameters"]
         rows = [head, *(self._row(line) for line in self.lines)]
         widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
@@ -68,7 +68,7 @@ class Comparison:
         ]
         rule = "|" + "|".join(["-" * (widths[0] + 2), *("-" * (width + 1) + ":" for width in widths[1:])]) + "|"
         said = ", ".join(f"{name} {value}" for name, value in self.about.items())
-        text = "\n".join([f"In percent, but for counts; {said}.", "", lines[0], rule, *lines[1:]])
+        text = "\n".join([f"In percent, except counts; {said}.", "", lines[0], rule, *lines[1:]])
         tracked = {line.method: line.tracking() for line in self.lines if line.tracking()}
         return f"{text}\n\n{tracking_table(tracked)}" if tracked else text
 
@@ -80,9 +80,9 @@ class Comparison:
 
 
 def compare(paths: Sequence[Path]) -> Comparison:
-    """`paths`: folders of runs that `vonet evaluate` has scored, or the files it wrote. All on the same videos by the
-    same rules; the methods without learning are those of the first. Of runs that were scored several times, the
-    evaluations are taken that all have, of the most videos."""
+    """`paths`: Folders of runs that `vonet evaluate` has scored, or the files that it wrote. All must be of the same
+    videos and protocol; the scores of methods without learning are taken from the first. If runs were evaluated several
+    times, the evaluation with the most videos that all runs have in common is used."""
     if not paths:
         raise BadInput("nothing to compare was given; give folders of runs, or files that vonet evaluate wrote")
     runs = [{file: _with_rows(file) for file in _files(path)} for path in paths]
@@ -123,14 +123,14 @@ def _files(path: Path) -> list[Path]:
 
 
 def _rules(evaluation: Mapping[str, Any]) -> tuple[Any, ...]:
-    """What must be the same in evaluations that are compared."""
+    """Properties that must agree between compared evaluations."""
     return (*(evaluation.get(key) for key in SAME), frozenset(_videos(evaluation)))
 
 
 def _one(
     path: Path, of_run: Mapping[Path, dict[str, Any]], rules: tuple[Any, ...] | None
 ) -> tuple[Path, dict[str, Any]]:
-    """The evaluation by these rules; where runs have none in common, the only one."""
+    """The evaluation with these properties or, if the runs have none in common, the only one."""
     fitting = {file: evaluation for file, evaluation in of_run.items() if rules in (None, _rules(evaluation))}
     if len(fitting) > 1:
         raise BadInput(f"{path} has been evaluated {len(fitting)} times; give one of {', '.join(map(str, fitting))}")
@@ -138,7 +138,7 @@ def _one(
 
 
 def _with_rows(file: Path) -> dict[str, Any]:
-    """What `vonet evaluate` wrote; what it prints with --json does not say which videos it is about."""
+    """An evaluation with the scores of each video; the output of `vonet evaluate --json` lacks these."""
     found = read_evaluation(file)
     if "rows" not in found:
         raise BadInput(

@@ -1,4 +1,4 @@
-"""`vonet evaluate` as a function: weights and videos in, scores out."""
+"""`vonet evaluate` as a function: scores weights on videos."""
 
 from __future__ import annotations
 
@@ -43,20 +43,20 @@ def evaluate(
     Args:
         path: What `vonet.load` takes: a run's folder, a file of weights, or a name.
         data: What `vonet.data.open` takes, with true ids.
-        split: Of the data; None: all videos.
-        protocol: The rules: "vonet", "savi", "steve", "videosaur" or "spmot".
-        videos: Only the first so many.
+        split: Split of the data; None: all videos.
+        protocol: The protocol: "vonet", "savi", "steve", "videosaur" or "spmot".
+        videos: Use only the first N videos.
         seeds: Number of draws of the slots' noise; scores are means over them.
-        batch: Videos that are computed side by side. It changes no score.
+        batch: Number of videos processed at a time. It does not change scores.
         slots: Number of slots; by default the model's.
-        masks: How masks are enlarged, "nearest" or "bilinear"; by default as the model says.
-        pictures: Whether the pictures that the model paints are scored, too: the shares of object and of
-            background pixels in their colour.
-        limits: Of the memory for reading.
+        masks: How masks are enlarged, "nearest" or "bilinear"; by default the model's way.
+        pictures: Whether the model's reconstructions are scored too: the shares of object and of background pixels with
+            the right colour.
+        limits: Memory limits for reading.
         progress: Whether a progress bar is drawn.
 
     Returns:
-        Scores of every video and their means. Under torchrun only the first process gets them, all others None.
+        Scores of every video and their means. Under torchrun only the first process gets them, the others get None.
 
     Raises:
         BadInput: If weights, data or options cannot be used.

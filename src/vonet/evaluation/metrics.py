@@ -1,10 +1,10 @@
-"""Metrics of segmentation: pure functions of two maps of integer ids, true and predicted.
+"""Metrics of segmentation, as pure functions of two maps of integer ids, true and predicted.
 
 Renaming segments never changes a score, except that 0 is the background among the true ids. A `T H W` map is one
 clustering of all pixels of a video, so an object whose segment changes its id loses score.
 
-All metrics of overlap are computed from one table: the number of pixels of each frame with each pair of true and
-predicted id (`Confusion`). Counts are exact integers, because sums of squares over a video exceed float32.
+All overlap metrics are computed from one table: the number of pixels with each pair of true and predicted id, for each
+frame (`Confusion`). Counts are exact integers, because sums of squares over a video exceed float32.
 """
 
 from __future__ import annotations
@@ -41,22 +41,22 @@ class Confusion:
 
     @property
     def total(self) -> Int64[np.ndarray, "n m"]:
-        """Over the whole video."""
+        """The table summed over the whole video."""
         return self.counts.sum(axis=0)
 
     @property
     def is_object(self) -> Bool[np.ndarray, " n"]:
-        """Which of the true ids are objects, and not the background."""
+        """Which of the true ids are objects, not background."""
         return self.true != BACKGROUND
 
     def frame(self, t: int) -> Confusion:
-        """One frame as a video of its own."""
+        """One frame as a separate video."""
         counts = self.counts[t]
         rows, columns = counts.any(axis=1), counts.any(axis=0)
         return Confusion(self.true[rows], self.predicted[columns], counts[rows][:, columns][None])
 
     def to_background(self, ids: Bool[np.ndarray, " n"]) -> Confusion:
-        """The same with some true ids counted as background."""
+        """The same table with some true ids counted as background."""
         if not ids.any():
             return self
         renamed = np.where(ids, BACKGROUND, self.true)
@@ -67,7 +67,7 @@ class Confusion:
 
 
 def pair(true_ids: Any, predicted_ids: Any) -> tuple[Integer[np.ndarray, "T H W"], Integer[np.ndarray, "T H W"]]:
-    """Both maps as integers, `T H W`; one frame may come as `H W`, and a last dimension of one channel is dropped."""
+    """Both maps as integers `T H W`; a single frame may be `H W`, and a last dimension of one channel is dropped."""
     true, predicted = _ids(true_ids, "true ids"), _ids(predicted_ids, "predicted ids")
     if true.shape != predicted.shape:
         raise BadInput(
@@ -80,7 +80,7 @@ def pair(true_ids: Any, predicted_ids: Any) -> tuple[Integer[np.ndarray, "T H W"
 
 
 def confusion(true_ids: Any, predicted_ids: Any) -> Confusion:
-    """The table from which all metrics of overlap are computed, in one pass over the pixels.
+    """The table from which all overlap metrics are computed, in one pass over the pixels.
 
     Args:
         true_ids: Integers, `T H W` or `H W`, numpy or torch; 0 is the background.
@@ -103,7 +103,7 @@ def confusion(true_ids: Any, predicted_ids: Any) -> Confusion:
 
 
 def added(parts: Sequence[Confusion]) -> Confusion:
-    """The table of a whole video, as if of one frame, from the tables of its pieces."""
+    """The table of a whole video, as a single frame, from the tables of its pieces."""
     true = np.unique(np.concatenate([part.true for part in parts]))
     predicted = np.unique(np.concatenate([part.predicted for part in parts]))
     counts = np.zeros((1, len(true), len(predicted)), np.int64)
@@ -140,7 +140,7 @@ def _ids(given: Any, what: str) -> Integer[np.ndarray, "T H W"]:
 
 
 def _codes(ids: Integer[np.ndarray, "T pixels"]) -> tuple[np.ndarray, np.ndarray]:
-    """Ids renumbered from 0, and the original id of each number. Ids that are small already stay."""
+    """Ids renumbered from 0, and the original id of each number. Small ids are not renumbered."""
     low, high = int(ids.min()), int(ids.max())
     if low >= 0 and high < 256:
         return ids.astype(np.int32), np.arange(high + 1)
@@ -157,7 +157,7 @@ def _codes(ids: Integer[np.ndarray, "T pixels"]) -> tuple[np.ndarray, np.ndarray
 
 
 def rand_index(counts: Int64[np.ndarray, "n m"]) -> float:
-    """Adjusted Rand index of a table, in exact integers up to the last division. 1 where it is undefined (no pixel, or
+    """Adjusted Rand index of a table, in exact integers up to the last division; 1 where it is undefined (no pixel, or
     only one possible clustering), as in SAVi's and VONet's code."""
     together = sum(n * (n - 1) for n in counts.ravel().tolist())
     true = sum(n * (n - 1) for n in counts.sum(axis=1).tolist())
@@ -274,7 +274,7 @@ def mbo(true_ids: Any, predicted_ids: Any) -> float:
 
 
 def per_image(metric: Callable[[Confusion], float], table: Confusion) -> list[float]:
-    """A metric of each frame on its own, which ignores changes of id over time."""
+    """A metric computed for each frame on its own, which ignores changes of id over time."""
     return [metric(table.frame(t)) for t in range(len(table.counts))]
 
 
@@ -358,8 +358,8 @@ def slots_per_object(table: Confusion, null: int | None = None) -> float:
     """Number of predicted segments that share an object: 1 / Σ share², the inverse Simpson index.
 
     Args:
-        table: Of the video.
-        null: The predicted id that is not a segment; None: all are.
+        table: Confusion table of the video.
+        null: The predicted id that does not count as a segment; None: all ids count.
 
     Returns:
         The mean over the objects that a segment covers: 1 if one segment covers each, n for n equal parts.
@@ -372,9 +372,9 @@ def whole_objects(table: Confusion, null: int | None = None, at_least: float = 0
     """Share of objects that one predicted segment covers well.
 
     Args:
-        table: Of the video.
-        null: The predicted id that is not a segment; None: all are.
-        at_least: The IoU that counts as covered.
+        table: Confusion table of the video.
+        null: The predicted id that does not count as a segment; None: all ids count.
+        at_least: The smallest IoU that counts as covered.
 
     Returns:
         From 0 to 1; 1 where there is no object.
@@ -385,7 +385,8 @@ def whole_objects(table: Confusion, null: int | None = None, at_least: float = 0
 
 @dataclass
 class Switches:
-    """Finds identity switches, frame by frame: an object's holder differs from the one before.
+    """Counts identity switches frame by frame: a switch is a frame where an object's holder differs from its previous
+    one.
 
     The holder is the segment, other than null, with most of the object's pixels. Frames with a tie or without a holder
     are skipped, so the result does not depend on ids.
@@ -396,7 +397,7 @@ class Switches:
     _count: dict[int, int] = field(default_factory=dict)
 
     def add(self, table: Confusion) -> dict[int, dict[int, int]]:
-        """For each object its holder in those frames of the table that are not passed over."""
+        """For each object its holder in each frame of the table that is not skipped."""
         segments = np.flatnonzero(table.predicted != self.null)
         found: dict[int, dict[int, int]] = {}
         for row in np.flatnonzero(table.is_object):
@@ -420,8 +421,8 @@ def identity_switches(table: Confusion, null: int | None = None) -> float:
     """How often the segment with most of an object changes.
 
     Args:
-        table: Of the video, frame by frame.
-        null: The predicted id that is not a segment; None: all are.
+        table: Confusion table of the video, with one entry per frame.
+        null: The predicted id that does not count as a segment; None: all ids count.
 
     Returns:
         Switches per object, a mean over objects. Frames with a tie or without a segment are skipped.
@@ -453,8 +454,8 @@ def _near(found: Bool[np.ndarray, "T H W"], distance: int) -> Bool[np.ndarray, "
 
 
 def boundary_counts(true_ids: np.ndarray, predicted_ids: np.ndarray) -> Int64[np.ndarray, " 4"]:
-    """Predicted boundary pixels near a true one, all predicted; true boundary pixels near a predicted one, all true.
-    Near is 0.8 % of the picture's diagonal, rounded up."""
+    """Numbers of pixels for precision and recall: predicted boundary pixels near a true one, all predicted ones, true
+    ones near a predicted one, all true ones. Near means within 0.8 % of the picture's diagonal, rounded up."""
     distance = math.ceil(0.008 * math.hypot(*true_ids.shape[1:]))
     true, predicted = boundaries(true_ids), boundaries(predicted_ids)
     right, found = (predicted & _near(true, distance)).sum(), (true & _near(predicted, distance)).sum()
@@ -462,7 +463,7 @@ def boundary_counts(true_ids: np.ndarray, predicted_ids: np.ndarray) -> Int64[np
 
 
 def boundary_f_of(counts: Int64[np.ndarray, " 4"]) -> float:
-    """The harmonic mean of precision and recall of boundary pixels; 1 where there are none at all."""
+    """The harmonic mean of precision and recall of boundary pixels; 1 if there are no boundary pixels."""
     right, predicted, found, true = counts.tolist()
     if not predicted or not true:
         return float(predicted == true)
@@ -473,14 +474,14 @@ def boundary_f_of(counts: Int64[np.ndarray, " 4"]) -> float:
 def boundary_f(true_ids: Any, predicted_ids: Any) -> float:
     """F-score of the boundaries between segments.
 
-    A boundary pixel is right if one of the other map lies within 0.8 % of the diagonal, rounded up.
+    A boundary pixel is correct if a boundary pixel of the other map lies within 0.8 % of the diagonal, rounded up.
 
     Args:
         true_ids: Integers, `T H W` or `H W`, numpy or torch; 0 is the background.
         predicted_ids: Integers of the same shape.
 
     Returns:
-        From 0 to 1: the harmonic mean of precision and recall; 1 where there are none at all.
+        From 0 to 1: the harmonic mean of precision and recall; 1 if there are no boundary pixels.
 
     Raises:
         BadInput: If the shapes differ or the ids are not whole numbers.
@@ -489,8 +490,8 @@ def boundary_f(true_ids: Any, predicted_ids: Any) -> float:
 
 
 def stability_counts(ids: Integer[np.ndarray, "T H W"]) -> tuple[float, int]:
-    """The sum of the overlaps of each segment with itself in the next frame, and how many there are; a segment that
-    is in only one of two frames has none."""
+    """The sum of the IoUs of each segment with itself in the next frame, and the number of such pairs; a segment that
+    is visible in only one of two frames has none."""
     total, number = 0.0, 0
     for now, then in pairwise(ids):
         table = confusion(now[None], then[None])
@@ -504,7 +505,7 @@ def stability_counts(ids: Integer[np.ndarray, "T H W"]) -> tuple[float, int]:
 def stability(ids: Any) -> float:
     """Mean IoU of each segment with itself in the next frame.
 
-    Moving objects have less than 1, so compare with the stability of the true ids; flicker is below it.
+    Moving objects have less than 1, so compare with the stability of the true ids; flickering masks score lower.
 
     Args:
         ids: Integers, `T H W`, numpy or torch.

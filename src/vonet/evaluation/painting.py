@@ -1,9 +1,9 @@
-"""Do the pictures that a model paints from its slots show the objects in their places?
+"""Scores whether a model's reconstructions show the objects in their places.
 
-In each frame every object has its mean colour, and the background has one. A pixel of an object is painted right if the
-painted colour is nearer to the object's than to the background's. A pixel of the background is painted right if it is
-nearer to the background's than to that of every object. Both shares are needed: empty background has 0 and 100 %, and
-one colour everywhere may have 70 and 8 %.
+In each frame, every object has its mean colour, and so has the background. An object pixel is painted right if its
+reconstructed colour is nearer to the object's mean colour than to the background's. A background pixel is painted right
+if it is nearer to the background's mean colour than to that of every object. Both shares are needed: a reconstruction
+of only the background scores 0 and 100 %, and a single colour everywhere may score 70 and 8 %.
 """
 
 from __future__ import annotations
@@ -23,12 +23,12 @@ from vonet.evaluation.run import fresh_state
 from vonet.interface import Clip, ExplainingModel, device_of, frames_tensor
 
 SOURCES = {"posterior": "reconstruction", "prior": "forecast"}
-"""What a picture is painted from, and its name in an `Explanation`."""
+"""Kinds of reconstructions, and their names in an `Explanation`."""
 
 
 @dataclass(frozen=True)
 class Painted:
-    """Numbers of pixels, of objects and of the background: those painted right, and all."""
+    """Numbers of object and background pixels: those painted right, and all."""
 
     right_of_objects: int = 0
     of_objects: int = 0
@@ -39,7 +39,7 @@ class Painted:
         return Painted(*(a + b for a, b in zip(astuple(self), astuple(other), strict=True)))
 
     def shares(self) -> dict[str, float]:
-        """Of the pixels that are painted right, of objects and of background. Empty where there is no object."""
+        """Shares of object pixels and of background pixels that are painted right. Empty if there is no object."""
         if not self.of_objects:
             return {}
         return {
@@ -71,19 +71,20 @@ def painted_right(
 
 
 def check_paints(model: Any) -> None:
-    """Refuse a model without pictures."""
+    """Refuse a model that cannot reconstruct pictures."""
     if not isinstance(model, ExplainingModel):
         raise BadInput(f"a {type(model).__name__} paints no pictures, so they cannot be scored: leave out --pictures")
 
 
 @torch.no_grad()
 def score_pictures(model: Any, videos: Sequence[Video], slots: int | None = None) -> dict[str, dict[str, float]]:
-    """Shares of object pixels and of background pixels painted right, by what the picture is painted from.
+    """Shares of object pixels and of background pixels painted right, for each kind of reconstruction.
 
-    All frames of all videos count, but for the first frame of a video and the prior, which has seen nothing yet.
+    All frames of all videos count. The only exception is the prior in the first frame of a video, which has seen
+    nothing yet.
 
     Raises:
-        BadInput: The model paints no pictures, or a video has no true ids.
+        BadInput: If the model paints no pictures, or a video has no true ids.
     """
     check_paints(model)
     found = dict.fromkeys(SOURCES, Painted())

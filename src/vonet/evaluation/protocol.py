@@ -1,6 +1,6 @@
-"""Protocols: the rules under which a segmentation is scored. Papers differ in them, and scores with them.
+"""Protocols: the rules under which a segmentation is scored. Papers differ in these rules, and so scores differ.
 
-docs/protocol.md has them as a table, with the source of each rule.
+docs/protocol.md lists them in a table, with the source of each rule.
 """
 
 from __future__ import annotations
@@ -27,10 +27,10 @@ class Protocol:
     """The rules of one paper.
 
     Attributes:
-        window: Videos are cut into pieces of so many frames, each begun with fresh slots and scored on its own (an
-            incomplete last one is left out); None takes them whole.
-        min_probability: A pixel belongs to its best slot only if that has more than this probability; None: always.
-        largest_id: True ids above are counted as background, in ARI and FG-ARI, and elsewhere if `everywhere`.
+        window: Videos are cut into windows of this many frames, each started with fresh slots and scored on its own (an
+            incomplete last window is left out); None: whole videos.
+        min_probability: A pixel belongs to its best slot only if the slot has more than this probability; None: always.
+        largest_id: Larger true ids are counted as background in ARI and FG-ARI, and in all scores with `everywhere`.
         background: Whether the true background is one of the segments that mIoU matches and averages over.
         tracking: Whether the CLEAR-MOT scores of evaluation/spmot.py are computed too, which needs motmetrics.
     """
@@ -60,7 +60,7 @@ def get(name: str) -> Protocol:
     """The protocol of this name.
 
     Raises:
-        BadInput: If there is none, or it needs motmetrics, which is not installed.
+        BadInput: If there is no such protocol, or if it needs motmetrics, which is not installed.
     """
     if name not in PROTOCOLS:
         raise BadInput(f"there is no protocol {name!r}; there are {', '.join(PROTOCOLS)}")
@@ -94,13 +94,14 @@ LESS_IS_BETTER = {"slots_per_object", "identity_switches", "null_share"}
 
 
 class Score(Interface):
-    """A score of one's own, made anew for each video or window."""
+    """A user-defined score, created anew for each video or window."""
 
     def add(self, true_ids: Integer[np.ndarray, "T H W"], predicted_ids: Integer[np.ndarray, "T H W"]) -> None:
-        """The next frames; a predicted id of 0 is null. What it keeps of them should not grow with the video."""
+        """Add the next frames; a predicted id of 0 is null. The stored data should not grow with the length of the
+        video."""
 
     def value(self) -> float:
-        """Of all frames so far."""
+        """The score of all frames so far."""
 
 
 _OWN: dict[str, Callable[[], Score]] = {}
@@ -109,17 +110,17 @@ _OWN: dict[str, Callable[[], Score]] = {}
 def add_score(
     name: str, spoken: str, make: Callable[[], Score], *, count: bool = False, less_is_better: bool = False
 ) -> None:
-    """Add your own score to every evaluation. Adding it again replaces it.
+    """Add your own score to every evaluation. Adding a score of the same name replaces it.
 
     Args:
-        name: In JSON and CSV files.
+        name: Its name in JSON and CSV files.
         spoken: Its name in tables.
-        make: The class that computes it (a `Score`); an object is made for each video or window.
-        count: Whether it counts; else it is a share, which tables show in percent.
+        make: The class that computes it (a `Score`); one object is created for each video or window.
+        count: Whether the score is a count; otherwise it is a share, which tables show in percent.
         less_is_better: Whether smaller is better.
 
     Raises:
-        BadInput: If vonet has a score of that name.
+        BadInput: If vonet already has a score of that name.
     """
     if name in SCORES and name not in _OWN:
         raise BadInput(f"there is a score {name!r} already: give yours another name")
@@ -129,8 +130,8 @@ def add_score(
 
 
 class Scorer:
-    """Scores one video (or one window of it) from consecutive pieces of true and predicted ids. It remembers sums and
-    the last frame only, so a video may be of any length."""
+    """Scores one video (or one window of it) from consecutive pieces of true and predicted ids. It stores only sums and
+    the last frame, so a video may have any length."""
 
     def __init__(self, protocol: Protocol):
         self.protocol = protocol
@@ -145,7 +146,7 @@ class Scorer:
         self._tracking = ClipTracking() if protocol.tracking else None
 
     def add(self, true_ids: Integer[np.ndarray, "T H W"], predicted_ids: Integer[np.ndarray, "T H W"]) -> None:
-        """The next frames of the video."""
+        """Add the next frames of the video."""
         raw = metrics.confusion(true_ids, predicted_ids)
         limited, table = self._limited(raw)
         self._total = metrics.added([raw] if self._total is None else [self._total, raw])
@@ -170,7 +171,7 @@ class Scorer:
             self._tracking.add(true_ids, predicted_ids)
 
     def _limited(self, raw: Confusion) -> tuple[Confusion, Confusion]:
-        """The tables for ARI and for all else: with large ids as background, where the protocol has it so."""
+        """The tables for ARI and for the other scores, with large ids as background if the protocol says so."""
         limit = self.protocol.largest_id
         limited = raw if limit is None else raw.to_background(raw.true > limit)
         return limited, limited if self.protocol.everywhere else raw
@@ -179,11 +180,11 @@ class Scorer:
         return metrics.miou_of(table, self.protocol.background)
 
     def tracking(self) -> TrackingCounts | None:
-        """The events of the window; None where the protocol does not count them."""
+        """The tracking events of the window; None if the protocol does not count them."""
         return None if self._tracking is None else self._tracking.counts()
 
     def scores(self) -> dict[str, float]:
-        """A number for each name in `SCORES`, of all frames so far."""
+        """A number for each name in `SCORES`, over all frames so far."""
         assert self._total is not None, "nothing was added"
         raw = self._total
         limited, table = self._limited(raw)
@@ -219,8 +220,8 @@ def score(true_ids: Any, predicted_ids: Any, protocol: str = "vonet") -> dict[st
 
     Args:
         true_ids: Integers, `T H W`; 0 is the background.
-        predicted_ids: Integers, `T H W`; 0 is null, that is, no segment.
-        protocol: The rules for ids and windows.
+        predicted_ids: Integers, `T H W`; 0 is null, which means no segment.
+        protocol: The protocol, which decides about ids and windows.
 
     Returns:
         A number for each name in `SCORES`. Shares are between 0 and 1.

@@ -1,4 +1,4 @@
-"""The methods without learning that stand beside every model: the trivial ones, perfect masks, and `mixture`."""
+"""The methods without learning that every evaluation includes: the trivial ones, perfect masks, and `mixture`."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from vonet.interface import Enlargement
 
 MIXTURE = "mixture (no learning)"
 REFERENCES = (*TRIVIAL, MIXTURE)
-"""Methods without learning, as they are called in tables. A model must beat them to have learned about objects."""
+"""Methods without learning, by their names in tables. A model must beat them to have learned about objects."""
 LARGEST = 64
 """Longer side of the frames that the mixture gets, in pixels: larger videos are reduced to it."""
 
@@ -29,8 +29,9 @@ def evaluate_references(
     enlargement: Enlargement | None = None,
     progress: bool = True,
 ) -> list[Row]:
-    """With as many segments as the model has slots (`slots` None: its own). The mixture's scores depend on the videos
-    and the number of slots alone, not on the model; it is left out where it is the model itself."""
+    """Scores of these methods with as many segments as the model has slots (`slots` None: the model's own number). The
+    scores of `mixture` depend only on the videos and the number of slots, not on the model; it is left out if it is the
+    model itself."""
     number = model.slots if slots is None else slots
     rows = evaluate_trivial(videos, protocol, number, model.cells, enlargement or model.enlargement, progress)
     description = registry.get("mixture").model

@@ -22,22 +22,22 @@ from vonet.writing import csv_cell, only_writer, remove_abandoned, written_aside
 
 HEADLINES = ("fg_ari", "miou")
 EVALUATION = "evaluation"
-"""The folder beside the weights in which scores lie."""
+"""The folder beside the weights that holds scores."""
 HEADING = ("experiment", "data", "split", "videos", "protocol", "seeds", "slots", "masks")
 
 
 @dataclass(frozen=True)
 class Report:
-    """about: everything that the scores depend on. paper: the paper's scores in percent, where experiment and data are
-    the paper's."""
+    """about: Everything that the scores depend on. paper: The paper's scores in percent, if experiment and data are the
+    paper's."""
 
     about: Mapping[str, Any]
     rows: Sequence[Row]
     paper: Mapping[str, float]
 
     def as_json(self) -> dict[str, Any]:
-        """The model's mean scores by name; `std` over the seeds; the other methods likewise. Tracking scores are in
-        percent, all others are shares or counts."""
+        """The model's mean scores by name; `std` holds standard deviations over the seeds; other methods follow.
+        Tracking scores are in percent, all others are shares or counts."""
         found = self._summary()
         means = {method: {name: mean for name, (mean, _) in scores.items()} for method, scores in found.items()}
         return {
@@ -56,7 +56,7 @@ class Report:
         return {method: {**scores, **tracking.get(method, {})} for method, scores in summary(self.rows).items()}
 
     def verdict(self) -> str:
-        """Whether the model beats the trivial methods and the mixture, on both of the paper's scores."""
+        """Whether the model beats the trivial methods and `mixture` in both of the paper's scores."""
         found = summary(self.rows)
         if not any(method in found for method in REFERENCES):
             return "not compared with methods without learning"
@@ -75,7 +75,7 @@ class Report:
         return f"it beats every trivial method, but not {MIXTURE}: {said}"
 
     def _leads(self, methods: Sequence[str]) -> tuple[str, list[float]]:
-        """In words and in points: the model's lead over the best of these methods, for each of the paper's scores."""
+        """The model's lead over the best of these methods as text, in points, for each of the paper's scores."""
         found = summary(self.rows)
         leads = {}
         for name in HEADLINES:
@@ -87,8 +87,8 @@ class Report:
         return " and ".join(leads), list(leads.values())
 
     def table(self) -> str:
-        """What was evaluated; scores in rows, in percent but for counts; methods in columns, the paper's beside us.
-        Tracking scores and the published ones follow, where the protocol has them."""
+        """The table: what was evaluated, then scores in rows (in percent, except counts) and methods in columns, with
+        the paper's beside ours. Tracking scores and the published ones follow if the protocol has them."""
         found = summary(self.rows)
         methods = [MODEL, *(method for method in [OFFLINE, *REFERENCES, PERFECT] if method in found)]
         lines = [["", *methods]]
@@ -100,12 +100,12 @@ class Report:
         widths = [max(map(len, column)) for column in zip(*lines, strict=True)]
         head, *rest = ["  ".join(_aligned(line, widths)) for line in lines]
         about = ", ".join(f"{key} {value}" for key, value in self.about.items() if key in HEADING)
-        text = "\n".join([f"In percent, but for counts. {about}".strip(), head, "─" * len(head), *rest])
+        text = "\n".join([f"In percent, except counts. {about}".strip(), head, "─" * len(head), *rest])
         tracking = tracking_summary(self.rows)
         return f"{text}\n\n{tracking_table({m: tracking[m] for m in methods})}" if tracking else text
 
     def write(self, folder: Path, name: str) -> list[Path]:
-        """`name.json`, all of it, and `name.csv`, a line for each video and method."""
+        """Writes `name.json` with everything, and `name.csv` with one line per video and method."""
         texts = {".json": self._json_text(), ".csv": self._csv_text()}
         paths = []
         with only_writer(folder, patience=60.0):  # so that both files are of one evaluation
@@ -118,8 +118,8 @@ class Report:
         return paths
 
     def write_beside(self, weights: Path | str, folder: Path | None = None) -> list[Path]:
-        """Into `folder`, by default EVALUATION beside the weights. The name says what was evaluated how, so that
-        another evaluation does not overwrite it."""
+        """Writes into `folder`, by default EVALUATION beside the weights. The file name contains data and options, so
+        that another evaluation does not overwrite it."""
         about, given = self.about, Path(weights)
         beside = given if given.is_dir() else given.parent if given.exists() else Path()
         data = [part for part in Path(about["data"]).resolve().parts if any(c.isalpha() for c in part)][-2:]
@@ -163,18 +163,18 @@ EXPECTED: dict[str, Any] = {
     "milliseconds": float | None,
     "rows": list[Mapping[str, Any]],
 }
-"""Types of the values in the files of `vonet evaluate`, where they are there."""
+"""Types of the values in the files of `vonet evaluate`; values may be missing."""
 
 
 def read_evaluation(path: Path) -> dict[str, Any]:
-    """A file that `vonet evaluate` wrote. Values of other types are refused."""
+    """Reads a file that `vonet evaluate` wrote. Values of unexpected types are refused."""
     try:
         found = json.loads(path.read_text(encoding="utf-8"))
     except (OSError, ValueError, RecursionError):
         raise BadInput(f"{path} cannot be read; expected a JSON file that vonet evaluate wrote") from None
     wanted = {*HEADLINES, *HEADING, "std", "offline", "trivial", "ceiling", "paper", "weights"}
     if not isinstance(found, dict) or not wanted <= found.keys():
-        raise BadInput(f"{path} is not an evaluation; possible are the JSON files that vonet evaluate writes")
+        raise BadInput(f"{path} is not an evaluation; give a JSON file that vonet evaluate wrote")
     wrong = [name for name, hint in EXPECTED.items() if name in found and not fits(found[name], hint)]
     if "trivial" not in wrong:
         wrong += [f"trivial {name}" for name, scores in found["trivial"].items() if not {*HEADLINES} <= scores.keys()]
@@ -184,17 +184,17 @@ def read_evaluation(path: Path) -> dict[str, Any]:
 
 
 def _as_dict(row: Row) -> dict[str, Any]:
-    """Without tracking events where there are none."""
+    """A row as JSON, without tracking events if there are none."""
     return {name: value for name, value in asdict(row).items() if value is not None}
 
 
 def cell(name: str, mean: float, std: float) -> str:
-    """In percent, but for counts."""
+    """A score as text: counts as they are, all others in percent."""
     scale, digits = (1, 2) if name in COUNTS else (100, 1)
     spread = "" if math.isnan(std) else f" ± {scale * std:.{digits}f}"
     return f"{scale * mean:.{digits}f}{spread}"
 
 
 def _aligned(line: Sequence[str], widths: Sequence[int]) -> list[str]:
-    """Names to the left, numbers to the right."""
+    """Aligns a table: names to the left, numbers to the right."""
     return [line[0].ljust(widths[0]), *(cell.rjust(w) for cell, w in zip(line[1:], widths[1:], strict=True))]

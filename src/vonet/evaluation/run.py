@@ -1,8 +1,8 @@
 """Evaluate a model on a set of videos.
 
 Videos stream through `model.step`, several at a time, in memory that does not depend on their length; a model without
-`step` gets each video (or window) whole. The noise of a video's initial slots depends on the video and the seed alone,
-so neither the batch nor the number of processes changes a score.
+`step` gets each whole video (or window). The noise of a video's initial slots depends only on the video and the seed,
+so batch size and number of processes do not change scores.
 """
 
 from __future__ import annotations
@@ -49,8 +49,7 @@ PIECE = 8
 
 @dataclass(frozen=True)
 class Row:
-    """The scores of one video, or of one window of it, by one method; and its tracking events, where the protocol
-    counts them."""
+    """The scores of one video (or window) by one method, and its tracking events if the protocol counts them."""
 
     method: str
     video: str
@@ -63,7 +62,7 @@ class Row:
 
 @dataclass
 class _Watched:
-    """A video on its way through the model."""
+    """A video that is being processed by the model."""
 
     video: Video
     pieces: Iterator[tuple[np.ndarray, np.ndarray | None]]
@@ -94,10 +93,9 @@ def evaluate_model(
     offline: bool = False,
     progress: bool = True,
 ) -> list[Row]:
-    """A row for each video (or window), seed and method. `size` is that of the frames which the model takes; videos of
-    another size are brought to it, and the masks to the size of the true ids. `enlargement` None: the model's own.
-    `offline`: also score a second pass, backwards from the last state (where the protocol has whole videos, and the
-    model remembers something)."""
+    """Returns one row per video (or window), seed and method. `size` is the model's frame size; videos of another size
+    are resized to it, and masks to the size of the true ids. `enlargement` None: the model's own way. `offline`: Also
+    score a second pass, backwards from the last state, if the protocol has whole videos and the model has memory."""
     if batch < 1 or seeds < 1:
         raise BadInput(f"a batch of {batch} and {seeds} seeds were asked for; at least 1 of each is needed")
     _check(videos, protocol)
@@ -124,7 +122,7 @@ def evaluate_trivial(
     progress: bool = True,
 ) -> list[Row]:
     """Scores of the trivial methods, with as many segments as the model has slots, and of perfect masks at the model's
-    resolution, enlarged as the model's masks are."""
+    resolution, which are enlarged like the model's masks."""
     _check(videos, protocol)
     rows: list[Row] = []
     for i in tqdm(range(len(videos)), unit="video", desc="trivial methods", disable=None if progress else True):
@@ -144,15 +142,15 @@ def evaluate_trivial(
 
 
 def _perfect_masks(ids: Integer[np.ndarray, "T H W"], size: tuple[int, int]) -> Float[Tensor, "T n h w"]:
-    """The log-masks of a model that knows the true ids but has only cells of this size: in each cell the share of every
-    id."""
+    """Log-masks of a model that knows the true ids but has only cells of this size: the share of every id in each
+    cell."""
     numbers = torch.from_numpy(np.unique(ids, return_inverse=True)[1].reshape(ids.shape))
     shares = F.interpolate(F.one_hot(numbers).permute(0, 3, 1, 2).float(), size=size, mode="area")
     return shares.clamp(min=1e-6).log().log_softmax(dim=1)
 
 
 def _renamed(winner: np.ndarray, ids: np.ndarray) -> np.ndarray:
-    """From places among the ids of a frame to names that are the same in all frames, and none of them null."""
+    """Maps indices among the ids of a frame to ids that are the same in all frames and never null."""
     return np.unique(ids)[winner - 1].astype(np.int64) + 1
 
 
@@ -170,18 +168,17 @@ def _check(videos: Sequence[Video], protocol: Protocol) -> None:
 
 
 def _seed(video: Video, *numbers: int) -> int:
-    """The same for the same video, wherever it stands in a set."""
+    """A seed that depends on the video, not on its position in a set."""
     return zlib.crc32(f"{video.split}/{video.name}/{numbers}".encode())
 
 
 def fresh_state(model: Any, video: Video, seed: int = 0, start: int = 0, slots: int | None = None) -> State:
-    """The state with which a video, or a window of it, is begun: also by whoever shows what was scored, with a model
-    that need not stream."""
+    """The initial state of a video or window, also for figures that show what was scored; the model need not stream."""
     return model.initial_state(1, slots, generator=torch.Generator().manual_seed(_seed(video, seed, start)))
 
 
 class _Windows:
-    """Scores a video as it comes, cut into the protocol's windows."""
+    """Scores a video frame by frame, cut into the protocol's windows."""
 
     def __init__(self, video: Video, protocol: Protocol, method: str, seed: int):
         self._video, self._protocol, self._method, self._seed = video, protocol, method, seed
@@ -217,7 +214,7 @@ def _watch(
     enlargement: Enlargement | None,
     offline: bool,
 ) -> list[Row]:
-    """Some videos together, forwards, and backwards again if asked to."""
+    """Processes some videos together, forwards and, if `offline`, backwards again."""
     states: dict[int, State] = {i: fresh_state(model, video, seed, 0, slots) for i, video in enumerate(videos)}
     remembers = not isinstance(states[0], EmptyState)
     rows: list[Row] = []
@@ -247,7 +244,7 @@ def _watch_whole(
     slots: int | None,
     enlargement: Enlargement | None,
 ) -> list[Row]:
-    """All frames of a video, or of each of its windows, at once."""
+    """Processes all frames of a video, or of each of its windows, at once."""
     windows = _Windows(video, protocol, MODEL, seed)
     length = protocol.window or len(video)
     for start in range(0, len(video) - length + 1, length):
@@ -280,7 +277,7 @@ def _next_frame(
     enlargement: Enlargement | None,
     protocol: Protocol,
 ) -> dict[int, State]:
-    """One frame of each of the running videos, scored. A video that ends leaves the batch."""
+    """Processes and scores one frame of each running video. A video that ends leaves the batch."""
     state = joined_states([states[i] for i in running])
     frames = torch.stack([_frame(watched[i].frames[watched[i].at], size) for i in running])
     output, state = model.step(frames.to(_device(state)), state)
@@ -315,19 +312,19 @@ def _frame(frame: np.ndarray, size: tuple[int, int]) -> Tensor:
 
 
 def frames_of(video: Video, size: tuple[int, int], stop: int, start: int = 0) -> Tensor:
-    """Some frames `T 3 H W` as a model takes them."""
+    """Some frames `T 3 H W` as model input."""
     return torch.stack([_frame(frame, size) for frame in video.read(start, min(stop, len(video)))])
 
 
 def summary(rows: Sequence[Row]) -> dict[str, dict[str, tuple[float, float]]]:
-    """For each method and score: the mean over videos, and its standard deviation over the seeds (not a number for a
-    single one)."""
+    """For each method and score: the mean over videos, and its standard deviation over the seeds (NaN for a single
+    seed)."""
     methods = dict.fromkeys(row.method for row in rows)
     return {method: _mean_and_std([row for row in rows if row.method == method]) for method in methods}
 
 
 def _mean_and_std(rows: Sequence[Row]) -> dict[str, tuple[float, float]]:
-    """Windows are averaged within their video first, so that long videos count no more than short ones."""
+    """Averages the windows of each video first, so that long videos count no more than short ones."""
     found = {}
     for name in SCORES:
         videos: dict[int, dict[tuple[str, str], list[float]]] = defaultdict(lambda: defaultdict(list))
@@ -339,8 +336,8 @@ def _mean_and_std(rows: Sequence[Row]) -> dict[str, tuple[float, float]]:
 
 
 def tracking_summary(rows: Sequence[Row]) -> dict[str, dict[str, tuple[float, float]]]:
-    """For each method and tracking score in percent: the score over all clips, as mean and standard deviation over the
-    seeds. Empty where the protocol counts no events."""
+    """For each method and tracking score in percent: mean and standard deviation over the seeds of the score over all
+    clips. Empty if the protocol counts no events."""
     events: dict[str, dict[int, TrackingCounts]] = defaultdict(lambda: defaultdict(TrackingCounts))
     for row in rows:
         if row.tracking is not None:
@@ -349,7 +346,7 @@ def tracking_summary(rows: Sequence[Row]) -> dict[str, dict[str, tuple[float, fl
 
 
 def in_all_processes(make: Callable[[Sequence[Video]], list[Row]], videos: Sequence[Video]) -> list[Row] | None:
-    """Each process of torchrun takes its share of the videos; the first gets all rows, the others None."""
+    """Each process of torchrun evaluates a share of the videos; the first gets all rows, the others None."""
     from torch import distributed
 
     if not distributed.is_initialized():

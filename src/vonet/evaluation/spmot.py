@@ -2,8 +2,8 @@
 
 The paper, "Benchmarking Unsupervised Object Representations for Video Sequences", scores frames 2 to 9 (counted from 0)
 of clips of ten frames at 64x64 pixels. Per frame, true objects and predicted segments are matched by IoU; the package
-`motmetrics` keeps matches over time and names the events. No match, object or segment crosses from one clip to the
-next, so the events of clips add up (`TrackingCounts`). docs/protocol.md has the rules.
+`motmetrics` keeps matches over time and names the events. Matches, objects and segments never span two clips, so the
+events of clips add up (`TrackingCounts`). docs/protocol.md has the rules.
 """
 
 from __future__ import annotations
@@ -69,15 +69,15 @@ def require_motmetrics() -> ModuleType:
 
 @dataclass(frozen=True)
 class TrackingCounts:
-    """Events of one or more clips. Counts of different clips add.
+    """Tracking events of one or more clips. Counts of different clips can be added.
 
-    object_frames: pairs of a true object and a scored frame in which its mask is not dropped.
-    matches, misses, id_switches: what happened to them; each is exactly one of the three.
+    object_frames: Pairs of a true object and a scored frame in which its mask is not dropped. matches, misses,
+        id_switches: Outcomes of these pairs; each pair has exactly one.
     false_positives: predicted segments that match no object, summed over frames.
     iou: sum of the IoU of matches and id switches.
     objects: true objects with at least one such frame.
     mostly_detected: objects that are matched in at least 80 % of their frames, id switches included.
-    mostly_tracked: the same without id switches.
+    mostly_tracked: The same, but id switches do not count.
     """
 
     object_frames: int = 0
@@ -120,7 +120,7 @@ class ClipTracking:
         self._events = require_motmetrics().MOTAccumulator()
 
     def add(self, true_ids: Integer[np.ndarray, "T H W"], predicted_ids: Integer[np.ndarray, "T H W"]) -> None:
-        """The next frames of the clip. A true id of 0 is the background, a predicted id of 0 is no segment."""
+        """The next frames of the clip. A true id of 0 is the background; a predicted id of 0 means no segment."""
         for true, predicted in zip(true_ids, predicted_ids, strict=True):
             if self._frames >= FIRST_SCORED:
                 objects, segments, iou = frame_overlaps(true, predicted)
@@ -169,7 +169,7 @@ def frame_overlaps(
 
 
 def count_events(true_ids: Any, predicted_ids: Any) -> TrackingCounts:
-    """The events of one clip, ids `10 H W`. Predicted ids are slots or labels; 0 is no segment."""
+    """The events of one clip, ids `10 H W`. Predicted ids are slots or labels; 0 means no segment."""
     true_ids, predicted_ids = np.asarray(true_ids), np.asarray(predicted_ids)
     if true_ids.shape != predicted_ids.shape or true_ids.ndim != 3 or len(true_ids) != CLIP_FRAMES:
         raise BadInput(
@@ -187,7 +187,7 @@ def tracking_scores(clips: Iterable[tuple[Any, Any]]) -> dict[str, float]:
 
 
 def mean_and_std(seeds: Sequence[TrackingCounts]) -> dict[str, tuple[float, float]]:
-    """Mean and standard deviation of each score over seeds; the latter is not a number for a single seed."""
+    """Mean and standard deviation of each score over seeds; the latter is NaN for a single seed."""
     scores = [counts.scores() for counts in seeds]
     found = {}
     for name in TRACKING_SCORES:

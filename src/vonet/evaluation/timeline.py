@@ -1,5 +1,6 @@
-"""What becomes of each object of a video, frame by frame: which segment holds it, when that changes, and when it is
-shared by several. The same definitions as those of the scores "switches per object" and "slots per object"."""
+"""Timeline of each object of a video, frame by frame: its holder (the segment with most of it), changes of the holder,
+and the number of segments that share it. The definitions are those of the scores "switches per object" and "slots per
+object"."""
 
 from __future__ import annotations
 
@@ -13,13 +14,14 @@ from vonet.evaluation import metrics
 from vonet.interface import NULL
 
 FRAGMENTED = 1.5
-"""An object shared by more segments than this counts as fragmented: say one with four fifths, another with the rest."""
+"""An object that is shared by more segments than this counts as fragmented, for example if one segment has four fifths
+and another the rest."""
 
 
 @dataclass(frozen=True)
 class Timeline:
-    """holders: the id of the segment that holds most of the object, `NULL` where none does or several have as much.
-    fragments: by how many segments it is shared, 0 where it is not seen or nobody holds it."""
+    """holders: Id of the segment that holds most of the object; `NULL` if there is none, or for a tie. fragments:
+    Number of segments that share the object; 0 where it is not visible or has no holder."""
 
     object_id: int
     holders: Integer[np.ndarray, " T"]
@@ -27,13 +29,13 @@ class Timeline:
 
     @property
     def switches(self) -> list[int]:
-        """The frames at which another segment than the last holder holds the object."""
+        """The frames at which the object's holder changes."""
         held = np.flatnonzero(self.holders != NULL)
         return [int(now) for before, now in pairwise(held) if self.holders[before] != self.holders[now]]
 
     @property
     def fragmented(self) -> list[tuple[int, int]]:
-        """First and last frame of each stretch of time in which the object is fragmented."""
+        """First and last frame of each period in which several segments share the object."""
         inside = np.concatenate([[False], self.fragments > FRAGMENTED, [False]])
         edges = np.flatnonzero(inside[1:] != inside[:-1]).tolist()
         return [(first, after - 1) for first, after in zip(edges[::2], edges[1::2], strict=True)]

@@ -1,6 +1,6 @@
 """Trivial methods. A model that does not beat them has not learned about objects.
 
-Each is made for a video and then asked for its ids, some frames at a time.
+Each object is created for one video and then returns its ids, some frames at a time.
 """
 
 from __future__ import annotations
@@ -29,7 +29,8 @@ def random_ids(video: Video, slots: int, rng: np.random.Generator) -> Predict:
 
 
 def blocks(video: Video, slots: int, rng: np.random.Generator) -> Predict:
-    """As many blocks as there are slots, in about as many rows as columns; lower rows have one block more if needed."""
+    """As many blocks as there are slots, with about as many rows as columns; lower rows have one block more if
+    needed."""
     rows = max(1, int(np.sqrt(slots)))
     h, w = video.size
     grid, first = np.zeros((h, w), np.int64), 1
@@ -69,7 +70,7 @@ def _features(frame: UInt8[np.ndarray, "H W 3"], pixels: Integer[np.ndarray, " n
 
 
 def _sample(video: Video, rng: np.random.Generator) -> Float[np.ndarray, "points 5"]:
-    """Pixels from all over the video, the same number of each frame."""
+    """Pixels from the whole video, the same number from each frame."""
     each = max(1, SAMPLE // len(video))
     points = []
     for frames, _ in video.pieces():
@@ -79,7 +80,7 @@ def _sample(video: Video, rng: np.random.Generator) -> Float[np.ndarray, "points
 
 
 def _distances(points: Float[np.ndarray, "n 5"], centres: Float[np.ndarray, "k 5"]) -> Float[np.ndarray, "n k"]:
-    """Squared, less the part that is the same for all centres."""
+    """Squared distances, without the term that is the same for all centres."""
     return (centres**2).sum(axis=1) - 2 * points @ centres.T
 
 
@@ -88,18 +89,19 @@ def _nearest(points: Float[np.ndarray, "n 5"], centres: Float[np.ndarray, "k 5"]
 
 
 def _fitted(points: Float[np.ndarray, "n 5"], count: int, rng: np.random.Generator) -> Float[np.ndarray, "k 5"]:
-    """Lloyd's rounds from a few k-means++ starts; the best is kept."""
+    """Lloyd's iterations from a few k-means++ starts; the best result is kept."""
     tries = [_rounds(points, _start(points, count, rng)) for _ in range(STARTS)]
     return min(tries, key=lambda centres: inertia(points, centres))
 
 
 def inertia(points: Float[np.ndarray, "n 5"], centres: Float[np.ndarray, "k 5"]) -> float:
-    """What k-means makes small: the sum of squared distances to the nearest centre."""
+    """The k-means objective: the sum of squared distances to the nearest centre."""
     return float(_distances(points, centres).min(axis=1).sum() + (points**2).sum())
 
 
 def _start(points: Float[np.ndarray, "n 5"], count: int, rng: np.random.Generator) -> Float[np.ndarray, "k 5"]:
-    """Each further centre is a point drawn in proportion to its squared distance from those there are."""
+    """k-means++: each further centre is a point drawn in proportion to its squared distance from the existing
+    centres."""
     chosen = [points[rng.integers(len(points))]]
     distance = ((points - chosen[0]) ** 2).sum(axis=1)
     while len(chosen) < count:

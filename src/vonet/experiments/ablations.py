@@ -23,7 +23,8 @@ def variant(
     model: VONetConfig | None = None,
     training: TrainingConfig | None = None,
 ) -> Experiment[VONetConfig]:
-    """The base with a part replaced. The paper shows its ablations as bars without numbers, so there is no score."""
+    """The base experiment with a part replaced. The paper shows its ablations as bars without numbers, so they have no
+    expected score."""
     return replace(
         base,
         name=f"{base.name}-{label}",
@@ -50,7 +51,7 @@ def without_unet(base: Experiment[VONetConfig]) -> Experiment[VONetConfig]:
 
 
 def with_weaker_kl(base: Experiment[VONetConfig], divisor: int, label: str) -> Experiment[VONetConfig]:
-    """The KL weight divided by `divisor`; `label` is how the name writes it."""
+    """The KL weight divided by `divisor`; `label` is its form in the name."""
     training = _training(base)
     training = replace(training, weights={**training.weights, "kl": training.weights["kl"].scaled(1 / divisor)})
     return variant(base, f"kl-{label}", f"KL weight divided by {label}", training=training)
@@ -99,7 +100,7 @@ _MAKERS: dict[str, Callable[[Experiment[VONetConfig]], Experiment[VONetConfig]]]
 
 
 def ablation(base: str, label: str) -> Experiment[VONetConfig]:
-    """The ablation of this label of the experiment of this name."""
+    """The ablation with this label of the experiment with this name."""
     if label not in _MAKERS:
         raise BadInput(f"Expected an ablation among {', '.join(_MAKERS)}, got {label!r}.")
     return _MAKERS[label](registry.get(base))

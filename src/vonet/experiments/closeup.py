@@ -1,7 +1,7 @@
-"""VONet on close-ups of a generated world: the experiment in which it shall learn objects on a laptop.
+"""VONet on close-ups of a generated world: the main experiment in which it learns objects on a laptop.
 
-The structure is the paper's. Each part that replaces one of the paper's stands in `variants/` with its reason; the
-comparisons are in docs/log/closeup.md.
+The structure of the model is the paper's. Each replaced part is in `variants/`, with the reason; docs/log/closeup.md
+compares them.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ REPLAY = ReplayConfig(videos=8, length=256, frames_per_update=1, frames_before_f
 
 
 def vonet_closeup() -> Experiment[VONetConfig]:
-    """On `vonet generate A --camera-distance 0.6 --objects 2 4 --size 32 --train 3000`."""
+    """Trained on `vonet generate A --camera-distance 0.6 --objects 2 4 --size 32 --train 3000`."""
     updates = 12_000
     return Experiment(
         name="vonet-closeup",
@@ -58,8 +58,8 @@ def vonet_closeup() -> Experiment[VONetConfig]:
 def fine_model(
     alignment: AlignmentConfig, size: tuple[int, int] = (32, 32), slots: int = 5, unet_cell: int = 4, reduction: int = 2
 ) -> VONetConfig:
-    """Masks at the frame's size. With a `sigma` of the alignment, the attention learns the outlines of objects from the
-    decoder's colours."""
+    """The close-up model with masks at the frame's size. With a `sigma` of the alignment, the attention learns the
+    outlines of objects from the decoder's colours."""
     return closeup_model(
         DetailedBackboneConfig(**BACKBONE),
         alignment,
@@ -98,8 +98,8 @@ def closeup_model(
     size: tuple[int, int] = (32, 32),
     slots: int = 5,
 ) -> VONetConfig:
-    """cell, unet_cell: side of a cell of the backbone's features and of the U-Net's map, in pixels. The U-Net's weights
-    are for maps of 8x8 cells. reduction: the decoder paints every so many pixels of a row and a column."""
+    """cell, unet_cell: Side of a cell of the backbone's features and of the U-Net's map, in pixels. The U-Net's weights
+    are for maps of 8x8 cells. reduction: The decoder paints every N-th pixel of a row and a column."""
     return VONetConfig(
         size=size,
         slots=slots,
@@ -129,11 +129,11 @@ def closeup_model(
 def closeup_training(
     updates: int, *, ramp: tuple[int, int], kl: Schedule, replay: ReplayConfig = REPLAY
 ) -> TrainingConfig:
-    """ramp: the updates between which the weights of spread and area rise from zero.
+    """ramp: Updates between which the weights of the losses "spread" and "area" rise from zero.
 
     The alignment of attention and decoder masks starts at update 750, when both show objects; before, it makes the
-    masks uniform. The price of area ends the splitting of objects among spare slots, and gives the background one slot.
-    Alone it would shrink the masks; the spread of the colours prevents that (docs/log/closeup.md).
+    masks uniform. The area loss makes unused slots stop sharing objects, and leaves the background in one slot. Alone
+    it would shrink the masks; the spread loss prevents that (docs/log/closeup.md).
     """
     rate = Schedule(((0, 5e-5), (200, 1e-3), (updates * 6 // 10, 1e-3), (updates, 5e-5)))
     return TrainingConfig(
@@ -157,10 +157,10 @@ def closeup_training(
 def continued_training(
     updates: int, *, rate: float, hold: float, area: float, replay: ReplayConfig, kl: float = 0.2
 ) -> TrainingConfig:
-    """All losses from the first update on, because the weights that it starts from hold objects already.
+    """All losses are active from the first update on, because the initial weights already hold objects.
 
-    rate: the learning rate after a short warm-up, held for this share of the updates (hold). area: weight of the price
-    of area, which should be higher for smaller objects. kl: weight of the KL divergence per dimension.
+    rate: Learning rate after a short warm-up, constant for this share of the updates (hold). area: Weight of the area
+        loss, which should be higher for smaller objects. kl: Weight of the KL divergence per dimension.
     """
     training = closeup_training(updates, ramp=(0, 1), kl=constant(kl / SLOT_DIM), replay=replay)
     rates = Schedule(((0, rate / 20), (100, rate), (round(updates * hold), rate), (updates, rate / 25)))

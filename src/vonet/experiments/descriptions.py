@@ -1,4 +1,5 @@
-"""Experiments as JSON, and back. Every option that is read is checked by the type hint of its dataclass."""
+"""Converts experiments to JSON and back. Every option that is read is checked against the type hint of its
+dataclass."""
 
 from __future__ import annotations
 
@@ -14,11 +15,11 @@ from vonet.experiments import registry
 from vonet.experiments.experiment import Experiment
 
 LARGEST_INTEGER = 10**9
-"""Of any option, and with the other sign the smallest."""
+"""Largest absolute value of an integer option."""
 
 
 def described(value: Any) -> Any:
-    """As JSON; each part says what it is, for some have no options of their own."""
+    """The experiment as JSON; each part stores its class name, because some parts have no options."""
     if is_dataclass(value):
         options = {option.name: described(getattr(value, option.name)) for option in fields(value)}
         return {"part": type(value).__name__, **options}
@@ -28,8 +29,8 @@ def described(value: Any) -> Any:
 
 
 def read_experiment(text: str) -> Experiment:
-    """The experiment that a text from `described` describes. Anything else is `BadInput`: an unknown part, an unknown
-    option, a value of another type. An option that the text lacks takes its default."""
+    """The experiment that a text from `described` describes. Anything else raises `BadInput`: an unknown part, an
+    unknown option, or a value of another type. An option that the text lacks takes its default."""
     try:
         experiment = _built(json.loads(text))
     except BadInput:
@@ -62,7 +63,7 @@ def _built(value: Any) -> Any:
 
 
 def type_hints(part: type) -> Mapping[str, Any]:
-    """The types of a part's options; empty for a part of a user's own whose hints name what is not imported."""
+    """The types of a part's options; empty for a user's part whose type hints cannot be resolved."""
     try:
         return get_type_hints(part)
     except NameError:
@@ -70,7 +71,7 @@ def type_hints(part: type) -> Mapping[str, Any]:
 
 
 def check_option(name: str, value: Any, hint: Any) -> None:
-    """Refuse a value of another type than the hint's."""
+    """Refuse a value that does not have the hinted type."""
     if not fits(value, hint):
         text = f"{{'part': {type(value).__name__!r}}}" if is_dataclass(value) else repr(value)
         given = text if len(text) <= 60 else f"{text[:60]}..."
@@ -79,8 +80,8 @@ def check_option(name: str, value: Any, hint: Any) -> None:
 
 
 def fits(value: Any, hint: Any) -> bool:
-    """Whether a value is of the hinted type. Numbers must be finite and integers not beyond any use; a whole number is
-    also a float. A hint of an unknown kind fits everything."""
+    """Whether a value is of the hinted type. Numbers must be finite, integers must have a reasonable size, and a whole
+    number is also a float. A type hint of an unknown kind accepts every value."""
     if isinstance(hint, TypeVar):
         hint = hint.__bound__ or Any
     origin, arguments = get_origin(hint), get_args(hint)

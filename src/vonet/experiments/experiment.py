@@ -29,19 +29,19 @@ class Experiment(Generic[ModelConfigT]):
     dataset: str
     model: ModelConfigT
     training: TrainingConfig | None
-    """None: a method without parameters, which is used as it is."""
+    """None for a method without parameters, which needs no training."""
     start: str | None = None
-    """The weights that training starts from, by name, where it does not start from random ones."""
+    """Name of the weights that training starts from, if not from random ones."""
     fit: Fit = DEFAULT_FIT
-    """How frames of another shape come to the model's size, with `vonet segment` as in the training videos."""
+    """How frames of another shape are resized to the model's size; `vonet segment` uses the same as training."""
     grey: bool = False
     """Whether the model was trained on videos without colour."""
     cost: str = "not measured"
-    """Cost of the training, in words."""
+    """Cost of the training, as text."""
     measured: Mapping[str, float] = field(default_factory=dict)
-    """Our own scores for this experiment, in percent, where we have run it (docs/log says how)."""
+    """Our own scores for this experiment, in percent, if we have run it (docs/log has the details)."""
     paper: Mapping[str, float] = field(default_factory=dict)
-    """The paper's scores for this experiment, in percent, where it has them."""
+    """The paper's scores for this experiment, in percent, if it has any."""
 
     def __post_init__(self) -> None:
         check_choice("fit", self.fit, Fit)
@@ -69,7 +69,7 @@ class Experiment(Generic[ModelConfigT]):
 
 
 def parts(value: Any) -> Iterator[type]:
-    """The kinds of all parts of an experiment, itself included."""
+    """The classes of all parts of an experiment, including its own."""
     if is_dataclass(value):
         yield type(value)
         for option in fields(value):

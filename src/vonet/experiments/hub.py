@@ -20,20 +20,20 @@ SUMS = "SHA256SUMS"
 
 
 def fetch(name: str, file: str) -> Path:
-    """A file of the repository, from the Hub or from the cache that huggingface_hub keeps; its sum is checked."""
+    """A file of the repository, from the Hub or from huggingface_hub's cache; its checksum is verified."""
     hub = _hub(name)
     repository, _, revision = name.removeprefix(PREFIX).partition("@")
     with _explained(name, "no copy is in its cache. Check the network, or give the path of weights on this machine"):
         paths = [Path(hub.hf_hub_download(repository, wanted, revision=revision or None)) for wanted in (SUMS, file)]
     sums, found = paths
     if f"{sum_of(found)}  {file}" not in sums.read_text(encoding="utf-8").splitlines():
-        raise BadInput(f"{file} of {name} does not have the sum that {SUMS} tells: get it again, or ask its owner")
+        raise BadInput(f"{file} of {name} does not have the checksum in {SUMS}: get it again, or ask its owner")
     return found
 
 
 def push(files: Sequence[Path], name: str, private: bool) -> str:
-    """Upload these files and their sums to the repository `name`, which is made if there is none. Returns its
-    address."""
+    """Upload these files and their checksums to the repository `name`, which is created if it does not exist. Returns
+    its address."""
     if not re.fullmatch(r"[^/\s]+/[^/\s]+", name):
         raise _no_name(name)
     hub = _hub("vonet push")
@@ -63,7 +63,7 @@ def _hub(wanted_by: str) -> ModuleType:
 
 @contextmanager
 def _explained(name: str, offline: str) -> Iterator[None]:
-    """What went wrong, in a sentence. `offline`: its end where the Hub does not answer."""
+    """Describes an error in one sentence. `offline`: End of the sentence if the Hub does not answer."""
     from huggingface_hub import errors
 
     try:

@@ -1,7 +1,8 @@
-"""VONet on generated level A seen from afar, with 3 to 6 small objects, begun from the weights of `vonet-closeup`.
+"""VONet on generated level A from the normal camera distance, with 3 to 6 small objects, starting from the weights of
+`vonet-closeup`.
 
-The encoder is convolutional and takes any number of slots, so the close-up model fits frames of 64 px and seven slots
-as it is. It finds most of the small objects before any training on them (docs/log/laptop.md).
+The encoder is convolutional and takes any number of slots, so the close-up model works for frames of 64 px and seven
+slots without changes. It finds most of the small objects before any training on them (docs/log/laptop.md).
 """
 
 from __future__ import annotations
@@ -16,10 +17,10 @@ from vonet.variants.object_decoder import AlignmentConfig
 
 
 def vonet_laptop() -> Experiment[VONetConfig]:
-    """On `vonet generate A --objects 3 6 --train 3000 --validation 128`."""
+    """Trained on `vonet generate A --objects 3 6 --train 3000 --validation 128`."""
     return Experiment(
         name="vonet-laptop",
-        summary="VONet with an object decoder on generated level A at 64 px, begun from vonet-closeup",
+        summary="VONet with an object decoder on generated level A at 64 px, starting from vonet-closeup",
         dataset="laptop-a",
         cost="22 minutes on one CPU core, after vonet-closeup",
         measured={"fg_ari": 77.9, "miou": 64.1},

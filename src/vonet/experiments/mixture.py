@@ -1,4 +1,4 @@
-"""The mixture tracker under its name. It has no parameters, so there is nothing to train."""
+"""The experiment of the mixture tracker. It has no parameters, so there is nothing to train."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from vonet.experiments.experiment import Experiment
 
 
 def mixture() -> Experiment[MixtureConfig]:
-    """K = 7 at 64x64, as it was tuned on generated level A with 3 to 6 objects."""
+    """K = 7 at 64x64; tuned on generated level A with 3 to 6 objects."""
     return Experiment(
         name="mixture",
         summary="A mixture model that follows objects by EM: no learning, no parameters",

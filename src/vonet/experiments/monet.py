@@ -36,9 +36,9 @@ def monet_movi(level: str) -> Experiment[MONetConfig]:
 
 
 def monet_laptop_a() -> Experiment[MONetConfig]:
-    """MONet on `vonet generate A --objects 3 6`: half a second per update on one core. A small σ uses more slots,
-    a small γ leaves the masks free, and the decoder uses latents with little noise from the start
-    (docs/log/methods.md)."""
+    """MONet on `vonet generate A --objects 3 6`: half a second per update on one core. A small σ makes the model use
+    more slots, a small γ lets the masks differ from the decoder's, and with little initial noise the decoder uses the
+    latents from the start (docs/log/methods.md)."""
     updates = 3_800
     return Experiment(
         name="monet-laptop-a",

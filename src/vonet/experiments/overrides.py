@@ -1,4 +1,4 @@
-"""Experiments changed from the command line: `training.batch=16 model.slots=7`."""
+"""Changes options of experiments from the command line: `training.batch=16 model.slots=7`."""
 
 from __future__ import annotations
 
@@ -14,8 +14,8 @@ from vonet.experiments.trial import trial_model
 
 
 def overridden(experiment: Experiment, changes: Sequence[str]) -> Experiment:
-    """Each change names an option by its path and gives a value of the same kind. Together they must describe a model
-    that can be built."""
+    """Each change names an option by its path and gives a value of the same type. The result must describe a model that
+    can be built."""
     for change in changes:
         path, equals, text = change.partition("=")
         if not equals:
@@ -53,7 +53,7 @@ def _changed(part: Any, path: Sequence[str], text: str, whole: str, optional: bo
 
 
 def _value(old: Any, text: str, whole: str, optional: bool) -> Any:
-    """A value like the old one; `null` where the option may be without."""
+    """The text as a value of the old value's type; `null` where the option may be None."""
     if optional and text == "null":
         return None
     if isinstance(old, str):

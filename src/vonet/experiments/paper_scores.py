@@ -1,4 +1,4 @@
-"""Scores that the VONet paper prints, in percent. Each number is typed here and nowhere else."""
+"""Scores that the VONet paper prints, in percent. Each number is defined only here."""
 
 from __future__ import annotations
 
@@ -39,11 +39,11 @@ _SINGLE_FRAMES = {
 }
 
 METHODS = tuple(_TABLE)
-"""Of table 1."""
+"""The methods of Table 1."""
 
 
 def scores(method: str, level: str) -> dict[str, tuple[float, float]]:
-    """Table 1: mean and standard deviation of FG-ARI and mIoU, between 0 and 1 as ours are."""
+    """Table 1: mean and standard deviation of FG-ARI and mIoU, as shares between 0 and 1 like ours."""
     fg_ari, miou = (row[LEVELS.index(level)] for row in _TABLE[method])
     return {
         "fg_ari": (fg_ari[0] / 100, fg_ari[1] / 100),
@@ -58,5 +58,5 @@ def of_videos(method: str, level: str) -> dict[str, float]:
 
 
 def of_single_frames(method: str, level: str) -> dict[str, float]:
-    """Table 4, in percent; nothing for a level that it does not have."""
+    """Table 4, in percent; empty for a level that is not in the table."""
     return dict(zip(("image_fg_ari", "image_miou"), _SINGLE_FRAMES[method].get(level, ()), strict=False))

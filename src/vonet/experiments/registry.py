@@ -1,7 +1,7 @@
-"""Experiments by name, and the parts that descriptions on disk may name.
+"""Experiments by name, and the names of parts that stored descriptions may contain.
 
-Nothing is imported or built until it is asked for: the tables hold names of modules. An experiment is a function that
-returns a complete, typed description; an ablation replaces a part of another.
+Nothing is imported or built until it is needed: the tables hold names of modules. An experiment is a function that
+returns a complete, typed description; an ablation replaces a part of another experiment.
 """
 
 from __future__ import annotations
@@ -16,14 +16,14 @@ from vonet.experiments.experiment import Experiment, parts
 from vonet.experiments.paper_scores import LEVELS
 
 BASELINES = ("monet", "vimon", "scalor", "savi", "steve", "simone")
-"""The networks that the paper compares with."""
+"""The methods that the paper compares with."""
 ABLATIONS = ("wo-unet", "kl-20", "kl-200", "kl-20k", "wo-kld", "wo-klbal", "wo-replay")
-"""Of the paper, in its order; `experiments/ablations.py` builds them."""
+"""The paper's ablations, in its order; `experiments/ablations.py` builds them."""
 
 
 @dataclass(frozen=True)
 class _Entry:
-    """The function `vonet.experiments.MODULE.FUNCTION` makes the experiment from the arguments."""
+    """Names a function `vonet.experiments.MODULE.FUNCTION` that builds the experiment from the arguments."""
 
     module: str
     function: str
@@ -100,13 +100,13 @@ _PARTS = {
     "training.replay": ("ReplayConfig",),
     "experiments.experiment": ("Experiment",),
 }
-"""The parts of which descriptions are made, by module. Weights are read by these names."""
+"""The parts that descriptions may contain, by module. Weights are loaded by these names."""
 
 _HOMES = {part: module for module, names_ in _PARTS.items() for part in names_}
 
 
 def names(ablations: bool = True) -> list[str]:
-    """All experiments, ours first. Without `ablations`, those of the paper's figure are left out."""
+    """All experiments, ours first. Without `ablations`, the ablations of the paper's figure are left out."""
     ours = [name for name, entry in _OURS.items() if ablations or entry.module != "ablations"]
     return [*ours, *_OWN]
 
@@ -118,7 +118,7 @@ def get(name: str) -> Experiment:
         name: One of `names()`.
 
     Raises:
-        BadInput: If there is none; the message names similar ones.
+        BadInput: If there is no such experiment; the message lists similar names.
     """
     if name in _OWN:
         return _OWN[name]
@@ -130,27 +130,27 @@ def get(name: str) -> Experiment:
 
 
 def part(name: str) -> type | None:
-    """The part of this name, ours or of an experiment that was added; None if there is none."""
+    """The part of this name, from vonet or from an added experiment; None if there is none."""
     if name in _HOMES:
         return getattr(importlib.import_module(f"vonet.{_HOMES[name]}"), name)
     return {kind.__name__: kind for experiment in _OWN.values() for kind in parts(experiment)}.get(name)
 
 
 def is_ours(kind: type) -> bool:
-    """Whether it is a part of vonet."""
+    """Whether this class is a part of vonet."""
     return kind.__name__ in _HOMES and part(kind.__name__) is kind
 
 
 def add_experiment(experiment: Experiment) -> None:
     """Register your own experiment by its name, for all commands and for reading its weights.
 
-    Adding an experiment again replaces it, so that a notebook's cell may run twice.
+    Adding an experiment again replaces it, so that a notebook cell can be run twice.
 
     Args:
         experiment: Its `model` must have a method `build()` that returns the model.
 
     Raises:
-        BadInput: If vonet has an experiment or a part of that name.
+        BadInput: If vonet already has an experiment or a part of that name.
     """
     if experiment.name in _OURS:
         raise BadInput(f"there is an experiment {experiment.name!r} already: give yours another name")

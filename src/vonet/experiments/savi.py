@@ -15,7 +15,8 @@ from vonet.training.optimizer import GroupConfig, OptimizerConfig
 
 
 def _training(updates: int, batch: int, segment: int, peak: float, warm_up: int) -> TrainingConfig:
-    """The error is summed over the frames of a segment, and the gradient nearly always clipped: to a length of 0.05."""
+    """The error is summed over the frames of a segment, and gradients are clipped to a norm of 0.05, which is nearly
+    always exceeded."""
     rate = Product(Schedule(((0, 0.0), (warm_up, 1.0))), Schedule(((warm_up, peak), (updates, 0.0)), curve="cosine"))
     return TrainingConfig(
         updates=updates,
@@ -28,8 +29,8 @@ def _training(updates: int, batch: int, segment: int, peak: float, warm_up: int)
 
 
 def savi_movi(level: str) -> Experiment[SAViConfig]:
-    """SAVi on MOVi: 11 or 16 slots, segments of 6 or 3 frames, batches of 32 as the VONet paper says; 100,000 updates
-    as SAVi's own released settings of this size, for the paper does not say. We have not run it."""
+    """SAVi on MOVi: 11 or 16 slots, segments of 6 or 3 frames and batches of 32 as in the VONet paper. The paper does
+    not give the number of updates; we use 100,000, as in SAVi's released settings of this size. We have not run it."""
     many_objects = level in "de"
     return Experiment(
         name=f"savi-movi-{level}",
@@ -43,8 +44,8 @@ def savi_movi(level: str) -> Experiment[SAViConfig]:
 
 
 def savi_laptop_a() -> Experiment[SAViConfig]:
-    """SAVi on `vonet generate A --objects 3 6`: a quarter of a second an update on one core. Two iterations, as the
-    SAVi paper is said to use without conditioning; frames are explained at half their size."""
+    """SAVi on `vonet generate A --objects 3 6`: a quarter of a second per update on one core. It uses two iterations,
+    reportedly as in the SAVi paper without conditioning, and reconstructs frames at half their size."""
     return Experiment(
         name="savi-laptop-a",
         summary="SAVi on generated level A with few objects, on a laptop",

@@ -14,8 +14,8 @@ from vonet.training.optimizer import RMSpropConfig
 
 
 def scalor_movi(level: str) -> Experiment[SCALORConfig]:
-    """SCALOR on MOVi: a grid of eight, segments of six frames and a rate of 10⁻⁴ by the paper. The boxes are those of
-    MOVi-A's objects, measured with their true ids: the paper follows SAVi's suggestions and gives no numbers."""
+    """SCALOR on MOVi: an 8x8 grid, segments of six frames and a learning rate of 10⁻⁴, as in the paper. The range of
+    boxes was measured on the true ids of MOVi-A: the paper follows SAVi's suggestions and gives no numbers."""
     return Experiment(
         name=f"scalor-movi-{level}",
         summary=f"SCALOR on MOVi-{level.upper()}, as in the paper",
@@ -35,11 +35,12 @@ def scalor_movi(level: str) -> Experiment[SCALORConfig]:
 
 
 def scalor_laptop_a() -> Experiment[SCALORConfig]:
-    """SCALOR on `vonet generate A --objects 3 6`: half a second an update on one core. Its boxes suit the world's
-    objects, which are as large as MOVi-A's (99 % of those that the edge does not cut are within them, by their true
-    ids). The background is small, and every cell has room for an object. Objects vanish early in training unless a
-    schedule keeps them (docs/log/methods.md): at first they paint without the background, then frames are trained
-    one by one with a presence of one half. Only then are objects propagated, with the full KL weight."""
+    """SCALOR on `vonet generate A --objects 3 6`: half a second per update on one core. The range of boxes suits the
+    objects of this world, which are as large as MOVi-A's: it contains 99 % of the objects that the frame's border does
+    not cut, by their true ids. The background network is small, and every cell has room for an object. Objects vanish
+    early in training unless a schedule keeps them (docs/log/methods.md): at first objects are painted without the
+    background, then single frames are trained with a presence of one half. Only then are objects propagated, with the
+    full KL weight."""
     updates = 4_500
     paid = Schedule(((0, 0.0), (300, 0.0), (2_000, 1.0)))
     return Experiment(

@@ -11,7 +11,7 @@ from vonet.training.config import TrainingConfig
 from vonet.training.optimizer import GroupConfig, OptimizerConfig
 
 FRAMES = 24
-"""Of a video, and so of a segment."""
+"""Frames of a video, and so of a segment."""
 
 
 def _training(updates: int, batch: int, rate: Schedule, frames: int = FRAMES) -> TrainingConfig:
@@ -26,9 +26,9 @@ def _training(updates: int, batch: int, rate: Schedule, frames: int = FRAMES) ->
 
 
 def simone_movi(level: str) -> Experiment[SIMONeConfig]:
-    """SIMONe on MOVi at 64x64 (`vonet prepare --size 64 64`): 16 slots, whole videos, batches of 40 as the VONet paper
-    says, all else as in the re-implementation that it used. It does not say how many updates; 100,000 is our choice. We
-    have not run it."""
+    """SIMONe on MOVi at 64x64 (`vonet prepare --size 64 64`): 16 slots, whole videos and batches of 40 as in the VONet
+    paper, everything else as in the re-implementation that it used. The paper does not give the number of updates;
+    100,000 is our choice. We have not run it."""
     return Experiment(
         name=f"simone-movi-{level}",
         summary=f"SIMONe on MOVi-{level.upper()} at 64x64, as in the VONet paper",
@@ -41,8 +41,8 @@ def simone_movi(level: str) -> Experiment[SIMONeConfig]:
 
 
 def simone_laptop_a() -> Experiment[SIMONeConfig]:
-    """SIMONe on `vonet generate A --objects 3 6`: a quarter of a second an update on one core, a single video each.
-    Eight slots, for they are the cells of a grid of 2x4; latents that begin with little noise; one pixel of sixteen
+    """SIMONe on `vonet generate A --objects 3 6`: a quarter of a second per update on one core, with one video per
+    update. It has eight slots, the cells of a 2x4 grid. Latents start with little noise, and one pixel in sixteen is
     decoded."""
     updates = 5_150
     return Experiment(

@@ -19,7 +19,8 @@ from vonet.variants.scale_shift import ScaleShiftConfig
 
 
 def vonet_sprites() -> Experiment[VONetConfig]:
-    """VONet with the light decoder on moving sprites. Cost: four minutes on two cores. Scores: docs/log/sprites.md."""
+    """VONet with the broadcast decoder on moving sprites. Cost: four minutes on two cores. Scores:
+    docs/log/sprites.md."""
     updates = 1_000
     rate = Schedule(((0, 1e-4), (100, 1e-3), (700, 1e-3), (updates, 1e-4)))
     return Experiment(

@@ -31,20 +31,20 @@ def _training(updates: int, batch: int, encoder: Rate, decoder: Rate, dvae: Rate
 
 
 def _warmed(rate: float) -> Product:
-    """Warm-up over 30,000 updates, and half of the rate every 250,000."""
+    """Warm-up over 30,000 updates, then half the learning rate every 250,000."""
     warming = Schedule(((0, 1 / 30_000), (29_999, 1.0)))
     return Product(warming, Schedule(((0, rate), (250_000, rate / 2)), curve="halving"))
 
 
 def _late(begin: int, warm_up: int, rate: float, updates: int) -> Schedule:
-    """Zero until `begin`, warm-up, constant, and linear decay to a tenth in the second half."""
+    """Zero until `begin`, then warm-up, constant, and linear decay to a tenth in the second half."""
     return Schedule(((0, 0.0), (begin, 0.0), (begin + warm_up, rate), (updates // 2, rate), (updates, rate / 10)))
 
 
 def steve_movi(level: str) -> Experiment[STEVEConfig]:
-    """STEVE on MOVi: its authors' values, but slots of width 64, 11 or 16 of them, as the VONet paper says; 200,000
-    updates as its authors, for the paper does not say. The dVAE leads: it alone has no warm-up, so that tokens mean
-    something before slots must explain them. We have not run it."""
+    """STEVE on MOVi: its authors' values, except for 11 or 16 slots of width 64 as in the VONet paper. The paper does
+    not give the number of updates; we use the authors' 200,000. Only the dVAE has no warm-up, so that tokens are
+    meaningful before the slots have to explain them. We have not run it."""
     return Experiment(
         name=f"steve-movi-{level}",
         summary=f"STEVE on MOVi-{level.upper()}, as in the VONet paper",
@@ -57,9 +57,9 @@ def steve_movi(level: str) -> Experiment[STEVEConfig]:
 
 
 def steve_laptop_a() -> Experiment[STEVEConfig]:
-    """STEVE on `vonet generate A --objects 3 6`: a third of a second an update on one core. 256 tokens of 64 kinds. The
-    dVAE learns first and then hardly changes, so that tokens keep their meaning; then the transformer learns, from
-    slots that have learned nothing yet, and last the slots."""
+    """STEVE on `vonet generate A --objects 3 6`: a third of a second per update on one core, with 256 tokens from a
+    vocabulary of 64. The dVAE learns first and then hardly changes, so that tokens keep their meaning. Then the
+    transformer learns from untrained slots, and the slots learn last."""
     updates = 5_000
     tokens_from, slots_from = 400, 600
     return Experiment(

@@ -1,6 +1,6 @@
-"""Build a model on torch's meta device: its shapes are known, and no memory is taken for its parameters.
+"""Builds a model on torch's meta device: its shapes are known, but its parameters take no memory.
 
-So a description that would take all memory is refused before anything is allocated.
+So a description of a model that is too large is refused before anything is allocated.
 """
 
 from __future__ import annotations
@@ -18,16 +18,16 @@ from vonet.experiments import registry
 from vonet.experiments.experiment import Experiment, parts
 
 MOST_PARAMETERS = 10_000
-"""Tensors of a model, not their elements."""
+"""Largest number of parameter tensors of a model, not of their elements."""
 MOST_ELEMENTS = 5_000_000_000
-"""Elements of all parameters and buffers: 20 GB in float32."""
+"""Largest number of elements of all parameters and buffers: 20 GB in float32."""
 
 
 def trial_model(experiment: Experiment, most_parameters: int = MOST_PARAMETERS) -> Any | None:
     """The model on the meta device; `BadInput` if it cannot be built or is too large.
 
-    most_parameters: building stops as soon as there are more tensors than this.
-    Returns None for a model with parts of a user's own, which may not build there.
+    most_parameters: Building stops as soon as there are more parameter tensors than this. Returns None for a model with
+        user-defined parts, which may not support the meta device.
     """
     if not all(registry.is_ours(kind) for kind in parts(experiment)):
         return None

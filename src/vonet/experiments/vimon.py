@@ -14,8 +14,8 @@ from vonet.training.optimizer import OptimizerConfig
 
 
 def vimon_movi(level: str) -> Experiment[ViMONConfig]:
-    """ViMON on MOVi: latents of 64, segments of six frames and the attention's masks as in VONet's paper, all else as
-    ViMON's authors have it."""
+    """ViMON on MOVi: latents of width 64, segments of six frames and the attention's masks as in VONet's paper,
+    everything else as in the code of ViMON's authors."""
     return Experiment(
         name=f"vimon-movi-{level}",
         summary=f"ViMON on MOVi-{level.upper()}, as in the paper",
@@ -41,9 +41,10 @@ def vimon_movi(level: str) -> Experiment[ViMONConfig]:
 
 
 def vimon_laptop_a() -> Experiment[ViMONConfig]:
-    """ViMON on `vonet generate A --objects 3 6`: two thirds of a second per update on one core. It starts as MONet,
-    with latents of little noise and small σ, because the decoder's masks are uniform at first and would stay so. γ
-    grows later. The decoder's masks still do not learn, so segments are the attention's (docs/log/methods.md)."""
+    """ViMON on `vonet generate A --objects 3 6`: two thirds of a second per update on one core. Training starts as
+    MONet, with little noise in the latents and small σ, because the decoder's masks are uniform at first and would stay
+    so. γ grows later. The decoder's masks still do not learn, so the attention's masks are scored
+    (docs/log/methods.md)."""
     updates = 2_200
     gamma = Schedule(((0, 0.05), (300, 0.05), (800, 0.5)))
     return Experiment(

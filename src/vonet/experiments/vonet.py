@@ -22,7 +22,7 @@ SIX_LEVELS = (*FIVE_LEVELS, 128)
 def vonet_movi(level: str) -> Experiment[VONetConfig]:
     """VONet on MOVi, every hyper-parameter as in the paper's appendix.
 
-    Cost by the paper: 150,000 updates, 36 hours on four RTX 3090. We have not run it.
+    Cost according to the paper: 150,000 updates, 36 hours on four RTX 3090. We have not run it.
     """
     many_objects, textured = level in "de", level in "cde"
     model = VONetConfig(

@@ -1,4 +1,5 @@
-"""Models on disk: `model.safetensors` with the experiment's description in its metadata, and `config.json`, a copy.
+"""Models on disk: Reads and writes `model.safetensors`, which contains the experiment's description in its metadata,
+and a copy of the description, `config.json`.
 
 One file is enough to build the model and load its weights. It is read strictly: an unknown part or option is refused,
 and an option that the file lacks takes its default.
@@ -25,21 +26,23 @@ from vonet.writing import save_tensors, written_aside
 
 WEIGHTS, CONFIG = "model.safetensors", "config.json"
 FORMAT = "1"
-"""Of the description in the file. Files of vonet 0.x have none: their parts had other names and options."""
+"""Version of the description in the file. Files of vonet 0.x have none, because their parts had other names and
+options."""
 SHIPPED = Path(__file__).parents[1] / "pretrained"
 """A folder for each model that comes with the package."""
 DEFAULT = "mixture"
-"""The default method of `vonet segment`: no trained model of ours is better yet on videos it was not tuned on."""
+"""The default method of `vonet segment`, because none of our trained models is better yet on videos it was not tuned
+on."""
 OTHER_VERSION = "Another version of vonet wrote it. Use that version, or train again with this one"
 
 
 def save(folder: Path | str, model: nn.Module, experiment: Experiment) -> None:
     """Write a model and the experiment that describes it, so that `load` reads them.
 
-    Both files, `model.safetensors` and `config.json`, are written aside and renamed.
+    Both files, `model.safetensors` and `config.json`, are written to temporary names and renamed.
 
     Args:
-        folder: Where they go; it is made if need be.
+        folder: Where the files are written; created if it does not exist.
         model: Any model that the experiment builds.
         experiment: Its description.
 
@@ -80,7 +83,7 @@ def load(path: Path | str) -> tuple[Any, Experiment]:
     except (SafetensorError, OSError):
         raise BadInput(f"{file} is damaged, or not a file of weights: get it again") from None
     if "vonet" not in facts:
-        raise BadInput(f"{file} does not say what model it belongs to; possible are weights that vonet saved")
+        raise BadInput(f"{file} does not say what model it belongs to; give weights that vonet saved")
     if facts.get("format") != FORMAT:
         version = "0.x" if "format" not in facts else f"with format {facts['format']}"
         raise BadInput(
@@ -95,7 +98,7 @@ def load(path: Path | str) -> tuple[Any, Experiment]:
 
 
 def _model(experiment: Experiment, tensors: Mapping[str, Tensor], file: Path) -> nn.Module:
-    """The model with these weights. It is compared with them before memory is taken for it."""
+    """The model with these weights. Its shapes are compared with the weights before memory is allocated."""
     wanted = {name: tuple(tensor.shape) for name, tensor in tensors.items()}
     try:
         trial = trial_model(experiment, most_parameters=max(1000, 2 * len(tensors)))
@@ -113,14 +116,14 @@ def _shapes(model: nn.Module) -> dict[str, tuple[int, ...]]:
 
 
 def _ready(model: Any, experiment: Experiment) -> Any:
-    """For use, with what it knows of videos."""
+    """The model in evaluation mode, with a record of its training videos attached."""
     model.known_input = KnownInput(experiment.fit, experiment.grey)
     return model.eval()
 
 
 def checksum(path: Path | str) -> str:
-    """Of the weights' file: it tells whether scores are of these weights, wherever the file lies now. Of a method
-    without parameters: of its description."""
+    """SHA-256 sum of the weights' file, which identifies the weights that were scored, wherever the file is. For a
+    method without parameters, the sum of its description."""
     if is_method(path):
         return hashlib.sha256(json.dumps(described(registry.get(str(path)))).encode()).hexdigest()
     return hub.sum_of(_file(path))
@@ -132,8 +135,8 @@ def push(folder: Path | str, name: str, *, private: bool = False) -> str:
     Weights that cannot be read are refused before anything is sent.
 
     Args:
-        folder: Of a run, with `model.safetensors` and `config.json`.
-        name: OWNER/NAME of the repository, which is made if need be.
+        folder: The folder of a run, with `model.safetensors` and `config.json`.
+        name: OWNER/NAME of the repository, which is created if it does not exist.
         private: Whether a new repository is private.
 
     Returns:
@@ -156,7 +159,7 @@ def shipped() -> list[str]:
 
 
 def is_method(path: Path | str) -> bool:
-    """Whether this names an experiment without parameters. A file or run of that name comes first."""
+    """Whether this is the name of an experiment without parameters. A file or run of that name takes precedence."""
     if str(path) not in registry.names() or _file(path).is_file():
         return False
     return registry.get(str(path)).training is None

@@ -1,1 +1,1 @@
-"""Everything that draws: figures, reports, contact sheets."""
+"""All drawing: figures, reports, contact sheets."""

@@ -18,12 +18,12 @@ from vonet.figures.sheet import colours
 from vonet.writing import written_aside
 
 Score = tuple[float, float | None]
-"""Mean and, where there is one, standard deviation."""
+"""Mean and, if there is one, standard deviation."""
 
 
 @dataclass
 class Comparison:
-    """For each method, dataset and score. `datasets`: the columns. `groups`: methods, those that belong together."""
+    """Scores for each method, dataset and metric. `datasets`: the columns. `groups`: Methods, grouped by origin."""
 
     datasets: list[str] = field(default_factory=list)
     groups: dict[str, dict[str, dict[tuple[str, str], Score]]] = field(default_factory=dict)
@@ -33,15 +33,15 @@ class Comparison:
         methods.setdefault(method, {}).update({(name, dataset): score for name, score in scores.items()})
 
     def best(self, name: str, dataset: str) -> float:
-        """The highest mean among what was evaluated here by a method that could be used."""
+        """The highest mean of all methods evaluated here, without perfect masks and the paper's scores."""
         found = (self.groups[group] for group in ("ours", "trivial") if group in self.groups)
         means = [m[name, dataset][0] for methods in found for m in methods.values() if (name, dataset) in m]
         return max(means, default=float("nan"))
 
 
 def compared(evaluations: Sequence[Mapping[str, Any]]) -> Comparison:
-    """Runs of one experiment are seeds of it: their mean, with the standard deviation over them. A single run has that
-    over the draws of its slots' noise, if it was evaluated with several."""
+    """Collects evaluations. Runs of one experiment count as its seeds: their mean and standard deviation are used. A
+    single run has the standard deviation over draws of its slots' noise, if it was evaluated with several."""
     chosen: dict[tuple[str, str], Mapping[str, Any]] = {}
     for about in evaluations:  # of the same weights on the same videos, the evaluation that says most
         key = about["weights"], dataset_name(about)
@@ -62,12 +62,12 @@ def compared(evaluations: Sequence[Mapping[str, Any]]) -> Comparison:
 
 
 def method_name(about: Mapping[str, Any]) -> str:
-    """The experiment's name without that of its dataset, so that a method is one row for all datasets."""
+    """The experiment's name without its dataset, so that a method has one row for all datasets."""
     return about["experiment"].replace(f"-{about.get('dataset')}", "")
 
 
 def dataset_name(about: Mapping[str, Any]) -> str:
-    """How tables and figures name the videos of an evaluation."""
+    """The name of the evaluated videos in tables and figures."""
     level = _movi_level(about)
     name = f"MOVi-{level.upper()}" if level else Path(about["data"]).name
     rest = [about["split"] or "all"] if about["split"] != "validation" else []
@@ -76,7 +76,7 @@ def dataset_name(about: Mapping[str, Any]) -> str:
 
 
 def _movi_level(about: Mapping[str, Any]) -> str | None:
-    """Of MOVi itself, not of a world that is like it."""
+    """The level if the videos are MOVi's own, not those of a similar generated world."""
     found = re.search(r"movi_([a-e])", about.get("layout", ""))
     return found.group(1) if found else None
 
@@ -111,7 +111,7 @@ def _cell(found: Comparison, scores: Mapping[tuple[str, str], Score], key: tuple
 
 
 def latex(found: Comparison) -> str:
-    """As the paper sets its table; it needs no package."""
+    """The table in LaTeX, in the format of the paper's table; it needs no LaTeX package."""
     number = len(found.datasets)
     lines = [
         rf"\begin{{tabular}}{{l{('|' + 'c' * number) * len(SCORES)}}}",
@@ -159,8 +159,8 @@ def write_tables(path: Path, found: Comparison) -> list[Path]:
 
 
 def write_bars(path: Path, found: Comparison) -> list[Path]:
-    """The paper's ablation figure: for each dataset a group of bars, one for each of our methods, with a line for the
-    standard deviation where there is one; the dotted line is the best method without learning."""
+    """The paper's ablation figure: a group of bars for each dataset, one bar per method of ours, with error bars where
+    there is a standard deviation. The dotted line is the best method without learning."""
     methods = found.groups["ours"]
     labels = {method: spoken_method(label) for method, label in ablation_labels(list(methods)).items()}
     others = _best_without_learning(found)
@@ -210,7 +210,7 @@ def _listed(names: Iterable[str]) -> str:
 
 
 def ablation_labels(methods: Sequence[str]) -> dict[str, str]:
-    """A variant is called by what it adds to the name of the method it is a variant of."""
+    """Names a variant by the suffix that it adds to the name of its base method."""
     labels = {}
     for method in methods:
         bases = [other for other in methods if method.startswith(f"{other}-")]

@@ -15,8 +15,8 @@ MANY_TIMES = 30
 
 
 def write_curves(path: Path, log: Sequence[Mapping[str, Any]], trivial: Mapping[str, Mapping[str, float]]) -> None:
-    """Every loss in a panel of its own, and the scores on the validation videos, with the best method without learning
-    as a dotted line that is named."""
+    """One panel per loss, and one for the scores on the validation videos, with the best method without learning as a
+    dotted line."""
     import matplotlib
 
     matplotlib.use("agg")

@@ -1,4 +1,4 @@
-"""`vonet figures` as a function: runs and evaluations in, figures for papers out."""
+"""`vonet figures` as a function: draws figures for papers from runs and evaluations."""
 
 from __future__ import annotations
 
@@ -87,7 +87,7 @@ def _of_models(
 
 
 def _spoken(found: Sources) -> dict[str, str]:
-    """The runs' names as a paper writes them: those of their methods, where that tells them apart."""
+    """Names of the runs for figures: the names of their methods, if these are different."""
     spoken = {}
     for name, run in found.runs.items():
         _, experiment = weights.load(run)
@@ -117,7 +117,7 @@ def _sorted_out(sources: Sequence[Path]) -> Sources:
 
 
 def _fresh_name(folder: Path, found: Sources) -> str:
-    """The folder's own name or, should another have it too, as much of its path as it takes."""
+    """The folder's name or, if another folder has the same name, as many parts of its path as needed."""
     parts = folder.resolve().parts[1:]
     names = ("-".join(parts[-count:]) for count in range(1, len(parts) + 1))
     name = next((name for name in names if name not in found.logs), None)
@@ -127,7 +127,7 @@ def _fresh_name(folder: Path, found: Sources) -> str:
 
 
 def _benchmark(path: Path) -> dict[str, Any] | None:
-    """The times of attention that `make bench` measured, if that is what the file holds."""
+    """The times of attention that `make bench` measured, if the file holds such times."""
     try:
         found = json.loads(path.read_text(encoding="utf-8"))
     except (OSError, ValueError, RecursionError):

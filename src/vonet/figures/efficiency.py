@@ -10,7 +10,7 @@ from vonet.figures.plots import SCORES, WIDTH, plotting, saved
 
 
 def write_efficiency(path: Path, logs: Mapping[str, Sequence[Mapping[str, Any]]]) -> list[Path]:
-    """Scores against minutes of training, a curve for each run that was scored while it learned, if any."""
+    """Scores against minutes of training, one curve for each run that was scored during training, if there are any."""
     curves = {
         run: [entry for entry in log if SCORES.keys() <= entry.get("scores", {}).keys()] for run, log in logs.items()
     }

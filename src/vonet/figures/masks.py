@@ -19,15 +19,15 @@ from vonet.interface import Clip, device_of, frames_tensor, segment_ids
 
 COLUMNS = 12
 LABEL = 18
-"""Letters of a video's name that are shown, from its end."""
+"""Number of characters of a video's name that are shown, from its end."""
 FRAMES = 24
-"""Of each video: a sheet of long ones would be all alike, and their masks fill the memory."""
+"""Number of frames per video; more frames of a long video would look alike, and their masks would fill the memory."""
 
 
 @torch.no_grad()
 def write_mask_sheet(path: Path, model: Any, videos: Sequence[Video]) -> None:
-    """Three rows for the beginning of each video, every second frame or so, from the same initial slots each time.
-    Masks have the colours of the true objects that they match; background is grey."""
+    """Three rows per video: frames, true ids and masks of about every second frame of its beginning, always from the
+    same initial slots. Masks have the colours of the true objects that they match; background is grey."""
     rows, labels = [], []
     for video in videos:
         length = min(len(video), FRAMES)

@@ -1,5 +1,5 @@
-"""Numbers for segments that figures colour alike: an object and the segment that matches it have one number, and
-background has one of its own."""
+"""Numbers for coloring segments: an object and the segment that matches it share a number, and background has its
+own."""
 
 from __future__ import annotations
 
@@ -14,18 +14,19 @@ from vonet.figures.sheet import GREY, colours
 from vonet.interface import NULL, background_ids, extents
 
 BACKGROUND, FIRST_OBJECT = 1, 2
-"""Numbers. 0 is where no slot is probable enough."""
+"""Numbers for colours; 0 means that no slot is probable enough."""
 
 
 def paints(largest: int) -> UInt8[np.ndarray, "numbers 3"]:
-    """The colour of each number up to the largest: black for 0, grey for background, then distinct colours."""
+    """The colour of each number: black for 0, grey for background, then distinct colours."""
     grey = np.full((1, 3), GREY, np.uint8)
     return np.concatenate([np.zeros((1, 3), np.uint8), grey, colours(max(0, largest - BACKGROUND))])
 
 
 @dataclass(frozen=True)
 class Matching:
-    """`of_slots`: the number of each predicted id; `of_objects`: of each true id, in their order, background first."""
+    """`of_slots`: The number of each predicted id; `of_objects`: the number of each true id, in order, background
+    first."""
 
     of_slots: dict[int, int]
     of_objects: dict[int, int]
@@ -35,7 +36,8 @@ class Matching:
         return _renumbered(ids, self.of_slots)
 
     def tint(self) -> UInt8[np.ndarray, "ids 3"]:
-        """The colour of each predicted id. Several may be background: they have one colour, and stay several."""
+        """The colour of each predicted id. Several ids may be background: they share one colour but stay separate
+        segments."""
         colour = paints(max(self.of_slots.values()))
         found = np.zeros((max(self.of_slots) + 1, 3), np.uint8)
         for one, number in self.of_slots.items():
@@ -49,8 +51,8 @@ class Matching:
 
 def matched(ids: Integer[np.ndarray, "T H W"], true_ids: Integer[np.ndarray, "T H W"] | None) -> Matching:
     """Segments that lie mostly on true background are background; the others go to true objects one to one, by
-    intersection over union. Where there are no true ids, background is what lies around (`interface.background_ids`).
-    Whatever is left has colours of its own."""
+    intersection over union. Without true ids, background is determined by `interface.background_ids`. Remaining
+    segments get their own colours."""
     if true_ids is None:
         found = dict.fromkeys(sorted(background_ids(extents(ids))), BACKGROUND)
         return Matching(_with_rest(found, ids, FIRST_OBJECT), {})

@@ -22,11 +22,12 @@ PARTS = {
     "kl-200": "KL / 200",
     "kl-20k": "KL / 20k",
 }
-"""What ablations change."""
+"""Names for what ablations change."""
 
 
 def spoken_method(name: str) -> str:
-    """VONet (closeup) for vonet-closeup. A name that is none of ours stays as it is."""
+    """Formats a method name for papers, such as VONet (closeup) for vonet-closeup. A name that is not ours is returned
+    unchanged."""
     if name in PARTS:
         return PARTS[name]
     method, _, rest = name.partition("-")
@@ -36,11 +37,11 @@ def spoken_method(name: str) -> str:
 
 
 def plain_name(reference: str) -> str:
-    """Of a method without learning, where it is said otherwise that it does not learn."""
+    """Removes the suffix "(no learning)" from a name, for places where the context already says it."""
     return reference.removesuffix(" (no learning)")
 
 
 def distinct_names(spoken: Mapping[str, str]) -> dict[str, str]:
-    """The spoken name of each run; with the run's own where several have the same."""
+    """The formatted name of each run; the run's own name is added if several have the same."""
     shared: Sequence[str] = list(spoken.values())
     return {run: name if shared.count(name) == 1 else f"{name}, {run}" for run, name in spoken.items()}

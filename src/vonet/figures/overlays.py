@@ -8,18 +8,18 @@ from jaxtyping import Bool, Integer, UInt8
 from vonet.figures.sheet import colours
 
 LINES_PER_PICTURE = 400
-"""The lines are as thick as so small a part of the shorter side."""
+"""The thickness of lines is the shorter side divided by this."""
 STRIP = 1 << 20
-"""Pixels that are mixed at a time: a picture of any size needs little more memory than itself."""
+"""Number of pixels that are blended at a time, so that a picture of any size needs little more memory than itself."""
 
 
 def id_colours(largest: int) -> UInt8[np.ndarray, "ids 3"]:
-    """The colour of each id from 0 on, the same in every picture. Id 0, where no slot is probable enough, is black."""
+    """The colour of each id from 0 on, the same in every picture. Id 0 (no slot is probable enough) is black."""
     return np.concatenate([np.zeros((1, 3), np.uint8), colours(max(largest, 1))])
 
 
 def boundaries(ids: Integer[np.ndarray, "H W"], width: int = 1) -> Bool[np.ndarray, "H W"]:
-    """Where the id differs from that of the pixel below or to the right, and `width` - 1 pixels further."""
+    """Pixels whose id differs from that of the pixel below or to the right, thickened to `width` pixels."""
     edge = np.zeros(ids.shape, bool)
     edge[:-1] |= ids[:-1] != ids[1:]
     edge[:, :-1] |= ids[:, :-1] != ids[:, 1:]
@@ -38,7 +38,7 @@ def overlaid(
     opacity: float = 0.5,
     tint: UInt8[np.ndarray, "ids 3"] | None = None,
 ) -> UInt8[np.ndarray, "H W 3"]:
-    """The frame with its segments over it; pixels of id 0 keep their own colour. `tint`: the colours of the ids."""
+    """The frame with its segments over it; pixels of id 0 keep their own colour. `tint`: Colours of the ids."""
     tint = id_colours(int(ids.max())) if tint is None else tint
     weight = np.full(len(tint), round(256 * opacity), np.uint16)
     weight[0] = 0

@@ -1,7 +1,7 @@
-"""A run as one HTML file that needs neither server nor network: scores, curves, and videos one can play.
+"""Writes a run as one HTML file that needs neither server nor network: scores, curves, and videos to play.
 
-The page itself is `page/`: report.html with the style and the scripts put into it, and all data as JSON. Pictures are
-sheets of all frames of a video (WebP), ids are deflated bytes, which the page decodes and colours.
+The page consists of the files in `page/`: report.html, with style, scripts and all data (as JSON) inserted. Pictures
+are sheets of all frames of a video (WebP). Ids are deflated bytes, which the page decodes and colours.
 """
 
 from __future__ import annotations
@@ -33,14 +33,15 @@ from vonet.writing import written_aside
 
 SCRIPTS = ("dom.js", "charts.js", "scores.js", "timeline.js", "viewer.js", "report.js")
 FACTS_OF_THE_DATA = ("slots_used", "true_stability")
-"""Neither more nor less of these is better."""
+"""Properties of the data, for which neither more nor less is better."""
 LOSSLESS_PIXELS = 150_000
 CURVE_POINTS = 300
 
 
 @dataclass(frozen=True)
 class Method:
-    """One column of the scores. `kind`: model, offline, trivial, ceiling or paper. `note`: what one must know of it."""
+    """One column of the table of scores. `kind`: model, offline, trivial, ceiling or paper. `note`: A remark on the
+    scores."""
 
     name: str
     kind: str
@@ -51,8 +52,8 @@ class Method:
 
 @dataclass(frozen=True)
 class Contents:
-    """title, summary: of the experiment. facts: names and values, as text. verdict: of the evaluation, if there is
-    one. log: the entries of the run's log."""
+    """title, summary: Texts about the experiment. facts: Names and values, as text. verdict: Verdict of the
+    evaluation, if there is one. log: Entries of the run's log."""
 
     title: str
     summary: str
@@ -124,7 +125,7 @@ def _curves(log: Sequence[Mapping[str, Any]]) -> dict[str, dict[str, list[list[f
 
 
 def _thinned(points: list[list[float]]) -> list[list[float]]:
-    """Means of as many neighbours as it takes."""
+    """Averages neighbouring points until there are few enough."""
     each = math.ceil(len(points) / CURVE_POINTS)
     groups = [np.mean(points[start : start + each], axis=0) for start in range(0, len(points), each)]
     return [[float(round(update)), float(f"{value:.5g}")] for update, value in groups]
@@ -174,7 +175,7 @@ def _video(watched: Watched, protocol: str) -> dict[str, Any]:
 
 
 def slot_colours(watched: Watched) -> UInt8[np.ndarray, "slots 3"]:
-    """Of each slot: that of the true object that it matches; grey for background; else one of its own."""
+    """The colour of each slot: that of the true object that it matches, grey for background, otherwise its own."""
     found = matched(watched.ids, watched.true_ids)
     following = count(1 + max(BACKGROUND, *found.of_slots.values(), *found.of_objects.values()))
     numbers = [found.of_slots[k] if k in found.of_slots else next(following) for k in range(1, watched.slots + 1)]
@@ -191,7 +192,7 @@ def _columns(length: int) -> int:
 
 
 def _sheet(frames: UInt8[np.ndarray, "T H W 3"]) -> str:
-    """All frames in one picture, row after row, as a data URL; exact where that is cheap."""
+    """All frames in one picture, row by row, as a data URL; lossless if the frames are small."""
     length, height, width = frames.shape[:3]
     columns = _columns(length)
     sheet = np.zeros((math.ceil(length / columns) * height, columns * width, 3), np.uint8)
@@ -205,12 +206,12 @@ def _sheet(frames: UInt8[np.ndarray, "T H W 3"]) -> str:
 
 
 def _deflated(ids: Integer[np.ndarray, "T H W"]) -> str:
-    """One byte for each pixel."""
+    """Ids as compressed bytes, one per pixel."""
     return base64.b64encode(zlib.compress(np.minimum(ids, 255).astype(np.uint8).tobytes(), 9)).decode()
 
 
 def _rounded(values: np.ndarray) -> Any:
-    """Short numbers, and finite ones, which is all that JSON has."""
+    """Numbers rounded to four digits; NaN and infinities, which JSON lacks, are replaced."""
     values = np.nan_to_num(values)
     return [_rounded(row) for row in values] if values.ndim > 1 else [float(f"{value:.4g}") for value in values]
 

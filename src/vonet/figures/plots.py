@@ -1,4 +1,4 @@
-"""Figures for papers: one look, and each as PDF and as PNG."""
+"""Figures for papers in one style, each as PDF and PNG."""
 
 from __future__ import annotations
 
@@ -29,14 +29,14 @@ STYLE: dict[Any, Any] = {
     "pdf.fonttype": 42,  # letters stay letters, which publishers ask for
 }
 WIDTH = 7.0
-"""Inches: the width of a page's text."""
+"""Width of a page's text, in inches."""
 GAP = 3
 """Pixels between the pictures of a sheet."""
 
 
 @contextmanager
 def plotting() -> Iterator[Any]:
-    """Matplotlib, drawing into files; what is drawn is forgotten afterwards."""
+    """Matplotlib without a display; figures are closed afterwards."""
     import matplotlib
 
     matplotlib.use("agg")
@@ -48,7 +48,7 @@ def plotting() -> Iterator[Any]:
 
 
 def saved(figure: Any, path: Path, dpi: int = 200) -> list[Path]:
-    """`path` with two endings. Without the time in it, the same data give the same PDF."""
+    """Saves the figure as PDF and PNG. The PDF contains no timestamp, so the same data give the same file."""
     paths = []
     for ending, options in ((".pdf", {"metadata": {"CreationDate": None}}), (".png", {"dpi": dpi})):
         paths.append(path.with_name(path.name + ending))
@@ -58,7 +58,7 @@ def saved(figure: Any, path: Path, dpi: int = 200) -> list[Path]:
 
 
 def sheet_of(rows: Sequence[UInt8[np.ndarray, "_ H W 3"]]) -> UInt8[np.ndarray, "height width 3"]:
-    """Pictures of one size side by side and below each other, white between them."""
+    """A grid of pictures of one size, with white gaps."""
     _, h, w, _ = rows[0].shape
     columns = max(map(len, rows))
     sheet = np.full((len(rows) * (h + GAP) - GAP, columns * (w + GAP) - GAP, 3), 255, np.uint8)
@@ -70,7 +70,7 @@ def sheet_of(rows: Sequence[UInt8[np.ndarray, "_ H W 3"]]) -> UInt8[np.ndarray, 
 
 
 def show_sheet(axes: Any, rows: Sequence[np.ndarray], labels: Sequence[str], titles: Sequence[str] = ()) -> None:
-    """A sheet in its axes, with the names of its rows on the left and of its columns above."""
+    """Draws a sheet into axes, with row names on the left and column names above."""
     _, h, w, _ = rows[0].shape
     axes.imshow(sheet_of(rows), interpolation="none")  # a PDF then has every pixel of it
     axes.axis("off")

@@ -1,4 +1,4 @@
-"""`vonet report` as a function: a run in, one HTML file out."""
+"""`vonet report` as a function: writes a run as one HTML file."""
 
 from __future__ import annotations
 
@@ -63,7 +63,7 @@ def report(
 
 
 def _summary(experiment: Experiment, folder: Path | None) -> str:
-    """What the run is: a run on one's own videos is not what its experiment was meant for."""
+    """Summary of the run; a run on the user's own videos is described by these videos."""
     about = checkpoint.latest(folder) if folder else None
     if about is None or "path" not in about:
         return experiment.summary
@@ -85,7 +85,7 @@ def _told(videos: Videos) -> str:
 
 
 def run_data(folder: Path | None) -> Path:
-    """The videos with which a run was trained, as it remembers them."""
+    """The path of the videos on which a run was trained, from its checkpoint."""
     about = checkpoint.latest(folder) if folder else None
     path = Path(about["path"]) if about and "path" in about else None
     if path is None or not path.exists():
@@ -95,12 +95,13 @@ def run_data(folder: Path | None) -> Path:
 
 
 def validation_or_all(videos: Videos, split: str | None) -> Videos:
-    """The videos of a split; by default of `validation`, or all where there is no such split."""
+    """The videos of a split; by default of `validation`, or all if there is no such split."""
     return videos.in_split(split or ("validation" if "validation" in videos.splits else None))
 
 
 def watched_videos(model: Any, videos: Sequence[Video], frames: int, progress: bool = True) -> list[Watched]:
-    """As they are scored: with the same slots, and null where the protocol has it so."""
+    """Runs the model on the videos under the conditions of scoring: the same slots, and null pixels if the protocol has
+    them."""
     min_probability = protocols.get(PROTOCOL).min_probability
     bar = tqdm(videos, desc="segmenting", unit="video", disable=None if progress else True)
     return [watch(model, video, longest=frames, min_probability=min_probability) for video in bar]
@@ -109,8 +110,8 @@ def watched_videos(model: Any, videos: Sequence[Video], frames: int, progress: b
 def _evaluation(
     run: Path, folder: Path | None, data: Path, videos: Videos, slots: int, scored: int, progress: bool
 ) -> Mapping[str, Any]:
-    """What `vonet evaluate` wrote for these weights and videos, or, if it was not run yet, its result on the first few
-    videos; nothing where there are no true ids to compare with."""
+    """The evaluation that `vonet evaluate` wrote for these weights and videos. If there is none, the first few videos
+    are evaluated; without true ids the result is empty."""
     chosen = videos[:scored]
     if not all(video.has_ids for video in chosen):
         return {}
@@ -126,8 +127,8 @@ def _evaluation(
 
 
 def _earlier(folder: Path, data: Path, split: str, slots: int) -> dict[str, Any] | None:
-    """The evaluation of most videos, with the slots that are shown, of exactly these weights: times of files say
-    nothing of a run that was copied."""
+    """The evaluation with the most videos of exactly these weights, with the same number of slots. Weights are compared
+    by checksum, because file times are not reliable for copied runs."""
     wanted = {
         "checksum": weights.checksum(folder),
         "found_at": str(data.resolve()),
@@ -152,7 +153,7 @@ def _methods(experiment: Experiment, evaluation: Mapping[str, Any]) -> list[Meth
 
 
 def _papers(experiment: Experiment, evaluation: Mapping[str, Any]) -> list[Method]:
-    """The paper's table where these are its videos; else its VONet on the level of MOVi that is meant to be alike."""
+    """The paper's table if the videos are MOVi's; otherwise only its VONet score on the corresponding level of MOVi."""
     *_, level = experiment.dataset.split("-")
     if level not in paper_scores.LEVELS:
         return []

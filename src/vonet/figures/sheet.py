@@ -16,13 +16,14 @@ PALETTE = (
     *("d62728", "1f77b4", "2ca02c", "ff7f0e", "9467bd", "17becf", "e377c2", "bcbd22"),
     *("6814f8", "f82cec", "8c5c14", "14ec14", "14ecb0", "f8988c", "1450e0", "ec1474"),
 )
-"""Colours that eyes and printers tell apart, none of them grey: at least 27 units of CIELAB between any two."""
+"""Colours that are easy to distinguish on screen and in print, none of them grey: at least 27 units of CIELAB between
+any two."""
 GREY = 150
-"""The level of background."""
+"""Grey level of the background."""
 
 
 def colours(count: int) -> UInt8[np.ndarray, "count 3"]:
-    """Colours that stay the same for the same number: those of the palette, then hues a golden ratio apart."""
+    """Colours that stay the same for the same number: first those of the palette, then hues a golden ratio apart."""
     first = [tuple(bytes.fromhex(code)) for code in PALETTE[:count]]
     hues = [number * 0.618034 % 1 for number in range(count - len(first))]
     more = [colorsys.hsv_to_rgb(h, 0.65, 0.95 if i % 2 else 0.75) for i, h in enumerate(hues)]
@@ -45,8 +46,8 @@ def write_sheet(
     gap: int = 2,
     labels: Sequence[str] = (),
 ) -> None:
-    """All pictures on one sheet, each enlarged `scale` times, with the names of the rows on the left; written aside and
-    renamed."""
+    """All pictures on one sheet, each enlarged `scale` times, with the names of the rows on the left; the file is
+    replaced atomically."""
     h, w = rows[0].shape[1:3]
     font = ImageFont.load_default(LETTERS)
     margin = max((round(font.getlength(label)) + 2 * LETTERS // 3 for label in labels), default=0)

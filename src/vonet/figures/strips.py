@@ -1,4 +1,5 @@
-"""The paper's pictures of what a model does: masks over time, foregrounds alone, reconstructions, and KLD curves."""
+"""The paper's figures of a model's behaviour: masks over time, only the foregrounds, reconstructions, and KLD
+curves."""
 
 from __future__ import annotations
 
@@ -17,16 +18,16 @@ EVERY = 2
 """Every other frame is shown."""
 COLUMNS = 12
 SIDE = 160
-"""Pixels of the longer side of a picture, at least: enough for thin lines."""
+"""Smallest length of a picture's longer side, in pixels: enough for thin lines."""
 OPACITY = 0.7
 NOTHING = 232
-"""The grey of what is left out."""
+"""Grey level of the parts that are left out."""
 RECONSTRUCTIONS, IN_A_ROW = 8, 2
 
 
 def write_masks(path: Path, runs: Mapping[str, Sequence[Watched]]) -> list[Path]:
-    """Of each video the input, the true ids, and the masks of each run, as colours with white boundaries. A segment has
-    the colour of the true object that it matches, and background is grey."""
+    """For each video the input, the true ids, and the masks of each run, as colours with white boundaries. A segment
+    has the colour of the true object that it matches, and background is grey."""
     rows, labels = [], []
     for watched in zip(*runs.values(), strict=True):
         times = _times(watched[0])
@@ -43,7 +44,7 @@ def write_masks(path: Path, runs: Mapping[str, Sequence[Watched]]) -> list[Path]
 
 
 def write_foreground(path: Path, runs: Mapping[str, Sequence[Watched]]) -> list[Path]:
-    """The masks where the true ids have objects, and nothing elsewhere. No figure where there are no true ids."""
+    """The masks inside the true objects, with nothing elsewhere. Draws no figure without true ids."""
     rows, labels = [], []
     for watched in zip(*runs.values(), strict=True):
         true_ids = watched[0].true_ids
@@ -61,8 +62,8 @@ def write_foreground(path: Path, runs: Mapping[str, Sequence[Watched]]) -> list[
 
 
 def write_reconstructions(path: Path, videos: Sequence[Watched]) -> list[Path]:
-    """Random frames beside their reconstructions from the posterior and from the prior. No figure for a model without
-    reconstructions."""
+    """Random frames beside their reconstructions from the posterior and from the prior. Draws no figure for a model
+    without reconstructions."""
     panels = {"input": "frames", "posterior": "reconstruction", "prior": "forecast"}
     panels = {name: part for name, part in panels.items() if getattr(videos[0], part) is not None}
     if len(panels) == 1:
@@ -83,7 +84,7 @@ def write_reconstructions(path: Path, videos: Sequence[Watched]) -> list[Path]:
 
 def write_divergence(path: Path, videos: Sequence[Watched]) -> list[Path]:
     """The KLD of each slot over time, per dimension, below the frames: a line for each slot in the colour of its mask.
-    Nothing for a model without a prior."""
+    Draws nothing for a model without a prior."""
     if videos[0].divergence is None:
         return []
     with plotting() as pyplot:
@@ -113,7 +114,8 @@ def write_divergence(path: Path, videos: Sequence[Watched]) -> list[Path]:
 def _write_sheet(
     path: Path, rows: Sequence[np.ndarray], labels: Sequence[str], titles: Sequence[str] = ()
 ) -> list[Path]:
-    """At the width of a page. Rows of another size than the first are of another video: each size is a sheet."""
+    """Draws the rows at the width of a page. Rows of another size belong to another video, so each size gets its own
+    sheet."""
     sizes = list(dict.fromkeys(row.shape[1:] for row in rows))
     heights = [sum(row.shape[1] + GAP for row in rows if row.shape[1:] == size) for size in sizes]
     widths = [max(len(row) for row in rows if row.shape[1:] == size) * (size[1] + GAP) for size in sizes]
@@ -129,7 +131,7 @@ def _write_sheet(
 
 
 def _times(video: Watched, columns: int = COLUMNS) -> np.ndarray:
-    """Every other frame, or fewer of a long video."""
+    """Every other frame, or fewer for a long video."""
     times = np.arange(0, len(video.frames), EVERY)
     return times[np.unique(np.linspace(0, len(times) - 1, columns).round().astype(int))]
 
@@ -139,7 +141,7 @@ def _scale(size: tuple[int, ...]) -> int:
 
 
 def _enlarged(pictures: np.ndarray) -> np.ndarray:
-    """`T H W` or `T H W 3`, every pixel repeated so often that a line beside it is thin."""
+    """Frames `T H W` or `T H W 3` with every pixel repeated, so that boundary lines are thin in comparison."""
     scale = _scale(pictures.shape[1:3])
     return pictures.repeat(scale, axis=1).repeat(scale, axis=2)
 
@@ -147,7 +149,7 @@ def _enlarged(pictures: np.ndarray) -> np.ndarray:
 def _over(
     frames: UInt8[np.ndarray, "T h w 3"], ids: Integer[np.ndarray, "T h w"], tint: UInt8[np.ndarray, "ids 3"]
 ) -> UInt8[np.ndarray, "T H W 3"]:
-    """Colours over the frames in grey, whose own colours would change them."""
+    """Colours over grey frames, because the frames' own colours would change them."""
     grey = frames.mean(axis=-1, keepdims=True).astype(np.uint8).repeat(3, axis=-1)
     pairs = zip(_enlarged(grey), _enlarged(ids), strict=True)
     return np.stack([overlaid(frame, number, OPACITY, tint) for frame, number in pairs])
@@ -156,7 +158,7 @@ def _over(
 def _alone(
     ids: Integer[np.ndarray, "h w"], shown: np.ndarray, tint: UInt8[np.ndarray, "ids 3"]
 ) -> UInt8[np.ndarray, "H W 3"]:
-    """Ids as colours where something is to be shown, with white boundaries between them."""
+    """Ids as colours where `where` is true, with white boundaries between them."""
     large, inside = _enlarged(ids[None])[0], _enlarged(shown[None])[0]
     picture = tint[large]
     picture[boundaries(large)] = 255

@@ -16,7 +16,8 @@ BACKGROUND = 40
 
 
 def write_video_sheet(path: Path, videos: Sequence[Video], rows: int = 8, columns: int = 6, side: int = 128) -> None:
-    """`rows` videos spread over those given, `columns` frames spread over each. What cannot be read is left out."""
+    """`rows` videos spread over those given, `columns` frames spread over each. Videos that cannot be read are left
+    out."""
     made = []
     for number in np.unique(np.linspace(0, len(videos) - 1, rows).astype(int)).tolist():
         try:
@@ -40,7 +41,7 @@ def _row(video: Video, columns: int, side: int) -> np.ndarray:
 
 
 def _boxed(picture: np.ndarray, side: int) -> np.ndarray:
-    """Into a square of this side, as large as it fits; small pictures keep their pixels visible."""
+    """Fits a picture into a square of this side; small pictures are enlarged without interpolation."""
     h, w = picture.shape[:2]
     new_h, new_w = max(1, round(side * h / max(h, w))), max(1, round(side * w / max(h, w)))
     how = Image.Resampling.NEAREST if side >= max(h, w) else Image.Resampling.BOX

@@ -19,8 +19,9 @@ from vonet.interface import Clip, ExplainingModel, Explanation, Output, device_o
 
 @dataclass(frozen=True)
 class Watched:
-    """Everything at one size. `ids` are predicted: slot k has the id k + 1, and 0 is where no slot is probable enough.
-    Where a model has labels of its own, the k-th of them counts as slot k. What the model cannot show is None."""
+    """All arrays have one size. `ids` are the predicted ids: slot k has the id k + 1, and 0 means that no slot is
+    probable enough. For a model with its own labels, the k-th label counts as slot k. Fields that the model does not
+    offer are None."""
 
     name: str
     slots: int
@@ -36,8 +37,9 @@ class Watched:
 def watch(
     model: Any, video: Video, *, longest: int = 48, largest: int = 192, min_probability: float | None = None
 ) -> Watched:
-    """The beginning of a video, at most so many frames, and pictures at most so large, from the slots with which it is
-    scored. A video of few pixels is shown at its own size, so its ids here are those that were scored."""
+    """Runs the model on the beginning of a video, with at most `longest` frames and limited picture size, from the
+    initial slots that are used for scoring. A video of few pixels is shown at its own size, so its ids here are those
+    that were scored."""
     size = _shown_size(video.size, largest)
     frames, inputs, true_ids = _read(video, min(longest, len(video)), size, model.size)
     clip = Clip(frames_tensor(inputs, device_of(model))[None])
@@ -61,7 +63,7 @@ def watch(
 def _segments(
     output: Output, size: tuple[int, int], min_probability: float | None
 ) -> tuple[int, Integer[np.ndarray, "T H W"]]:
-    """How many slots there are, and the ids that are scored."""
+    """The number of slots, and the ids that are scored."""
     labels = None if output.labels is None else output.labels[0]
     ids = segment_ids(output.log_masks[0], labels, size, output.enlargement, min_probability)
     if labels is None:
@@ -78,8 +80,8 @@ def _shown_size(size: tuple[int, int], largest: int) -> tuple[int, int]:
 def _read(
     video: Video, length: int, size: tuple[int, int], input_size: tuple[int, int]
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray | None]:
-    """Frames as they are shown and as the model takes them, and ids as they are shown; one frame after another, for
-    those of a large video would fill the memory."""
+    """Frames for display and as model input, and ids for display, read one by one because the frames of a large video
+    would not fit into memory."""
     shown, inputs, ids = [], [], []
     for t in range(length):
         frame, true = video.read(t, t + 1), video.read_ids(t, t + 1)

@@ -6,8 +6,8 @@ One legend of dimensions for code, docs and figures::
     H W image  h w features            N tokens        V vocabulary
 
 A model takes one frame and a state, and gives masks and the next state (`step`). A video is a scan of that step
-(`unroll`); training is a scan followed by named losses (calling the model). The state is a value: it goes in, it
-comes out, and nothing is kept inside the model.
+(`unroll`); training is a scan followed by named losses (calling the model). The state is a value: it is an argument and
+a result, and the model stores nothing.
 """
 
 from vonet.interface.background import Extent, background_ids, border_counts, extents

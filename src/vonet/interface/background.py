@@ -1,6 +1,6 @@
-"""Which segments are background, without labels, written once for figures and serving.
+"""Decides which segments are background, without labels; used by figures and serving.
 
-A segment is background if it covers much of the video and lies around the objects: it holds a good part of the frame's
+A segment is background if it covers much of the video and surrounds the objects: it holds a large share of the frame's
 border, or reaches from one side to the opposite one. A background that is split, such as a wall and a table, may have
 several such segments.
 """
@@ -16,16 +16,16 @@ from jaxtyping import Integer
 from vonet.interface.segmentation import NULL
 
 MIN_AREA = 0.03
-"""Of the pixels of the video: what covers less is no background."""
+"""Smallest share of the video's pixels that a background segment covers."""
 MIN_BORDER = 0.2
-"""Of the frame's border, over the video: enough to be background."""
+"""Share of the frame's border, over the video, that makes a segment background."""
 MIN_SIDES = 0.1
-"""Of two opposite sides of the frame, each: enough as well."""
+"""Share of each of two opposite sides of the frame that also makes a segment background."""
 
 
 @dataclass(frozen=True)
 class Extent:
-    """Shares that a segment has of a video's pixels, of its border, and of its top, bottom, left and right side."""
+    """A segment's share of the video's pixels, of its border, and of the top, bottom, left and right side."""
 
     area: float
     border: float
@@ -45,12 +45,13 @@ def background_ids(extents: Mapping[int, Extent]) -> frozenset[int]:
 
 
 def border_counts(ids: Integer[np.ndarray, "H W"], largest: int) -> Integer[np.ndarray, "4 ids"]:
-    """How many pixels of the top, bottom, left and right side each id has, up to the largest. Corners count twice."""
+    """Number of pixels of each id on the top, bottom, left and right side, up to the largest id. Corners count
+    twice."""
     return np.stack([np.bincount(side, minlength=largest + 1) for side in (ids[0], ids[-1], ids[:, 0], ids[:, -1])])
 
 
 def extents(ids: Integer[np.ndarray, "T H W"]) -> dict[int, Extent]:
-    """Of every segment of a video."""
+    """The shares of every segment of a video."""
     largest = int(ids.max())
     areas = np.bincount(ids.ravel(), minlength=largest + 1) / ids.size
     sides = np.sum([border_counts(frame, largest) for frame in ids], axis=0)

@@ -1,6 +1,7 @@
 """Checks of frames, sizes and numbers of slots. Each raises `BadInput` with one sentence.
 
-While torch traces a model (torch.compile, `vonet export`), frames and states are not checked: a graph holds no values.
+While torch traces a model (torch.compile, `vonet export`), frames and states are not checked, because a traced graph
+has no values.
 """
 
 from __future__ import annotations
@@ -34,7 +35,7 @@ def check_frames(frames: Tensor, dimensions: str) -> None:
 
 
 MOST_SLOTS, LARGEST_SIDE = 10_000, 10_000
-"""More slots, or pixels in height or width, take more memory than any machine of today has."""
+"""More slots, or more pixels in height or width, would take more memory than present machines have."""
 
 
 def check_slots(slots: int) -> None:
@@ -52,7 +53,7 @@ def check_size(size: tuple[int, int]) -> None:
 
 
 def check_batch(batch: int) -> None:
-    """Refuse a state of no videos."""
+    """Refuse a state for no videos."""
     if batch < 1:
         raise BadInput(f"a state of {batch} videos was asked for; at least 1 is needed")
 

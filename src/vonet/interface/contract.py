@@ -1,4 +1,4 @@
-"""What goes into a model and what comes out: clips, states, outputs, and the protocols that models keep."""
+"""Inputs and outputs of models: clips, states, outputs, and the protocols that models implement."""
 
 from __future__ import annotations
 
@@ -22,11 +22,11 @@ class Clip:
 
     Args:
         frames: `B T 3 H W`, floats in [0, 1].
-        is_first: `B T`, booleans. True where a new video begins: the state carried so far is forgotten there and fresh
-            slots are used. By default no video begins inside the clip, and the given state decides.
+        is_first: `B T`, booleans. True where a new video begins: there the previous state is discarded and fresh slots
+            are used. By default no video begins inside the clip, and the clip continues from the given state.
 
     Raises:
-        BadInput: If shapes, types, values or devices are others.
+        BadInput: If shape, type, values or device are not as described.
     """
 
     frames: Tensor  # B T 3 H W, floats in [0, 1]
@@ -68,7 +68,7 @@ StateT = TypeVar("StateT", bound=State)
 
 
 def joined_states(states: Sequence[StateT]) -> StateT:
-    """One state for several videos, from those of each."""
+    """Joins the states of several videos into one."""
     first = states[0]
     return replace(first, **{f.name: torch.cat([getattr(s, f.name) for s in states]) for f in fields(first)})  # type: ignore
 
@@ -79,8 +79,8 @@ class SlotState(State):
 
     Attributes:
         slots: The trajectory latents r after the last frame, `B K D`.
-        noise: The unit Gaussian ε from which fresh slots grow where a video begins, `B K D`. It is part of the state so
-            that a scan is a pure function. `initial_state` draws new noise for new videos.
+        noise: The unit Gaussian ε from which fresh slots are computed where a video begins, `B K D`. It is part of the
+            state so that a scan is a pure function. `initial_state` draws new noise for new videos.
     """
 
     drawn: ClassVar[tuple[str, ...]] = ("noise",)
@@ -89,7 +89,7 @@ class SlotState(State):
 
 
 def check_slot_state(state: SlotState, batch: int, slot_dim: int) -> None:
-    """Refuse a state of other videos, or of slots of another width."""
+    """Refuse a state with another number of videos or another slot width."""
     if torch.compiler.is_compiling():
         return
     videos, slots, width = state.slots.shape
@@ -110,7 +110,7 @@ class EmptyState(State):
 
 @dataclass(frozen=True)
 class Segmentation:
-    """Masks at the size of the features, and on demand at the frame's."""
+    """Masks at the size of the features, and on access at the frame's size."""
 
     log_masks: Float[Tensor, "B *T K h w"]
     size: tuple[int, int]
@@ -127,11 +127,11 @@ class StepOutput(Segmentation):
     """The output for one frame.
 
     Attributes:
-        log_masks: `B K h w`; `masks` has the frame's size.
+        log_masks: Log-masks, `B K h w`; `masks` has the frame's size.
         slots: The latents of the slots after the frame, `B K D`.
-        previous_slots: Those before it (zeros without memory), `B K D`.
-        labels: The segment of each pixel, from 1 on, `B H W`, for a model with its own rule. For all others the most
-            probable slot decides.
+        previous_slots: The latents before the frame (zeros for a model without memory), `B K D`.
+        labels: The segment of each pixel, from 1 on, `B H W`, for a model with its own assignment rule. For other
+            models a pixel belongs to its most probable slot.
     """
 
     slots: Float[Tensor, "B K D"]
@@ -155,7 +155,7 @@ class Output(Segmentation):
 
 @dataclass(frozen=True)
 class Explanation:
-    """Pictures and curves that explain a model's output for a clip; None where the model does not offer one.
+    """Pictures and curves that explain a model's output for a clip; None for those that the model does not offer.
 
     Attributes:
         reconstruction: Each frame, decoded from the posterior, `B T 3 H W`.
@@ -182,8 +182,8 @@ class ModelConfig(Protocol):
 
 @runtime_checkable
 class StreamingModel(Protocol[StateT]):
-    """A model that processes a video frame by frame. A model without `step` needs the whole clip and keeps `VideoModel`
-    alone."""
+    """A model that processes a video frame by frame. A model without `step` needs the whole clip and implements only
+    `VideoModel`."""
 
     def initial_state(self, batch: int, slots: int | None = None, generator: torch.Generator | None = None) -> StateT:
         """Fresh slots for new videos.
@@ -191,7 +191,7 @@ class StreamingModel(Protocol[StateT]):
         Args:
             batch: Number of videos, B.
             slots: Number of slots, K; by default the model's. Any number works with the same weights.
-            generator: Of the noise; by default torch's global one.
+            generator: Generator of the noise; by default torch's global one.
         """
 
     def step(self, frame: Tensor, state: StateT) -> tuple[StepOutput, StateT]:
@@ -199,7 +199,7 @@ class StreamingModel(Protocol[StateT]):
 
         Args:
             frame: `B 3 H W`, floats in [0, 1].
-            state: Before the frame.
+            state: State before the frame.
         """
 
 
@@ -208,9 +208,9 @@ class VideoModel(Protocol[StateT]):
     """The protocol of every model, streaming or not."""
 
     size: tuple[int, int]
-    """Of the frames."""
+    """Height and width of the frames, in pixels."""
     cells: tuple[int, int]
-    """Of the masks, which may be smaller."""
+    """Height and width of the masks, which may be smaller."""
     slots: int
     enlargement: Enlargement
 
@@ -222,7 +222,7 @@ class VideoModel(Protocol[StateT]):
 
         Args:
             clip: Frames `B T 3 H W`.
-            state: Before the first frame; by default that of `initial_state`.
+            state: State before the first frame; by default from `initial_state`.
         """
 
     def __call__(self, clip: Clip, state: StateT | None = None, update: int = 0) -> Output:
@@ -230,17 +230,17 @@ class VideoModel(Protocol[StateT]):
 
         Args:
             clip: Frames `B T 3 H W`.
-            state: Before the first frame; by default that of `initial_state`.
+            state: State before the first frame; by default from `initial_state`.
             update: Number of the gradient update; annealed quantities are pure functions of it.
         """
 
     def parameter_groups(self) -> dict[str, list[nn.Parameter]]:
-        """Every parameter once, by the name of its group in the optimiser's configuration."""
+        """Every parameter exactly once, by the name of its group in the optimiser's configuration."""
 
 
 @runtime_checkable
 class ExplainingModel(Protocol):
-    """Optional protocol for reports and figures. A model without it has fewer panels."""
+    """Optional protocol for reports and figures, which show fewer panels for a model without it."""
 
     def explain(self, output: Output) -> Explanation:
         """Pictures and curves for the output of `unroll`."""
@@ -248,15 +248,15 @@ class ExplainingModel(Protocol):
 
 @runtime_checkable
 class Vocabulary(Protocol):
-    """A part of a model that turns frames into tokens. Training counts the kinds of tokens in use, where a model has
-    such a part, because a vocabulary can collapse."""
+    """A part of a model that turns frames into tokens. Training monitors how many different tokens are in use, because
+    a vocabulary can collapse."""
 
     @property
     def vocabulary(self) -> int:
-        """V: how many kinds of tokens there are."""
+        """V: the number of different tokens."""
 
     def kinds_in_use(self, frames: Float[Tensor, "B 3 H W"]) -> int:
-        """How many kinds of tokens occur in these frames."""
+        """Number of different tokens in these frames."""
 
 
 def total(losses: Mapping[str, Float[Tensor, "B T"]], weights: Mapping[str, float]) -> Float[Tensor, ""]:
@@ -270,7 +270,7 @@ def total(losses: Mapping[str, Float[Tensor, "B T"]], weights: Mapping[str, floa
         A scalar with gradients.
 
     Raises:
-        BadInput: If a loss has no weight or a weight no loss.
+        BadInput: If the names of losses and weights differ.
     """
     if losses.keys() != weights.keys():
         raise BadInput(
@@ -281,5 +281,5 @@ def total(losses: Mapping[str, Float[Tensor, "B T"]], weights: Mapping[str, floa
 
 
 def device_of(model: nn.Module) -> torch.device:
-    """The model's device: that of its parameters, or of its buffers where it has no parameters."""
+    """The model's device: that of its parameters or, without parameters, of its buffers."""
     return next(chain(model.parameters(), model.buffers()), torch.empty(0)).device

@@ -1,4 +1,4 @@
-"""From the bytes of frames to the floats that models take, written once."""
+"""Converts the bytes of frames to the floats that models take."""
 
 from __future__ import annotations
 

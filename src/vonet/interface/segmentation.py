@@ -1,4 +1,4 @@
-"""From soft masks to ids, written once (paper, appendix, "Segmentation mask"), for evaluation, figures and serving."""
+"""Converts soft masks to ids for evaluation, figures and serving (paper, appendix, "Segmentation mask")."""
 
 from __future__ import annotations
 
@@ -14,16 +14,16 @@ from torch import Tensor
 Enlargement = Literal["nearest", "bilinear"]
 
 MIN_PROBABILITY = 0.3
-"""The paper's rule (appendix, "Segmentation mask"): a pixel whose best slot has no more than this gets no id."""
+"""The paper's rule (appendix, "Segmentation mask"): a pixel whose best slot has at most this probability gets no id."""
 NULL = 0
 """The id of pixels that belong to no slot with enough probability."""
 
 
 def enlarge(log_masks: Float[Tensor, "*any K h w"], size: tuple[int, int], how: Enlargement) -> Tensor:
-    """Log-masks at another size, still summing to one over K.
+    """Resizes log-masks; they still sum to one over K.
 
     "nearest" repeats cells (the paper). "bilinear" interpolates log-probabilities, which keeps the borders of small
-    objects, and normalises again because interpolated logarithms no longer sum to one.
+    objects, and normalises them again.
     """
     *leading, slots, h, w = log_masks.shape
     if (h, w) == tuple(size):
@@ -44,7 +44,7 @@ def slot_ids(log_masks: Float[Tensor, "*any K H W"], min_probability: float | No
 
 
 def label_ids(labels: Int[Tensor, "*any h w"], size: tuple[int, int]) -> Int[Tensor, "*any H W"]:
-    """A model's own labels at another size, by the nearest cell."""
+    """Resizes a model's own labels by nearest neighbour."""
     *leading, h, w = labels.shape
     flat = labels.reshape(-1, 1, h, w).double()  # doubles hold any label exactly
     return F.interpolate(flat, size=size, mode="nearest").long().view(*leading, *size)
@@ -57,14 +57,15 @@ def segment_ids(
     how: Enlargement,
     min_probability: float | None,
 ) -> Integer[np.ndarray, "*any H W"]:
-    """From masks to ids (paper, appendix, "Segmentation mask").
+    """Converts masks to ids (paper, appendix, "Segmentation mask").
 
     Args:
-        log_masks: Of the model, at the size of its features.
-        labels: The model's own labels, where it has a rule of its own; they decide then.
+        log_masks: The model's log-masks, at the size of its features.
+        labels: The model's own labels, if it has its own assignment rule; they take precedence over masks.
         size: Height and width of the ids, in pixels.
         how: How masks are enlarged.
-        min_probability: Pixels whose best slot has no more get the id 0; None: every pixel gets its best slot.
+        min_probability: Pixels whose best slot has at most this probability get id 0; None: every pixel gets its best
+            slot.
 
     Returns:
         Ids from 1 on; 0 is null.

@@ -21,16 +21,16 @@ class BackboneConfig:
     """A small ResNet with position codes (paper, appendix, "Backbone for image features").
 
     Raises:
-        BadInput: If `channels` and `strides` differ in length, or the channels are no multiples of `groups`.
+        BadInput: If `channels` and `strides` differ in length, or the channels are not multiples of `groups`.
     """
 
     channels: tuple[int, ...] = (64, 64, 64, 64, 64)
-    """Of the residual blocks."""
+    """Channels of the residual blocks."""
     strides: tuple[int, ...] = (2, 1, 1, 1, 1)
     feature_dim: int = 128
     groups: int = 8
-    """Of the group norm, which stands where the authors' code has batch norm: a frame's features must not depend on
-    the other frames of the batch."""
+    """Groups of the group norm. It replaces the batch norm of the authors' code, because a frame's features must not
+    depend on the other frames of the batch."""
 
     def __post_init__(self) -> None:
         if len(self.channels) != len(self.strides):
@@ -55,7 +55,7 @@ class Backbone(nn.Module):
         size: Height and width of the frames, in pixels.
 
     Raises:
-        BadInput: If the size is no multiple of the stride.
+        BadInput: If the size is not a multiple of the stride.
     """
 
     def __init__(self, config: BackboneConfig, size: tuple[int, int]):

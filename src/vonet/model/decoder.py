@@ -17,7 +17,8 @@ from vonet.schedule import Schedule
 
 @runtime_checkable
 class DecoderConfig(Protocol):
-    """Describes what reconstructs the frame from the slots; `TokenDecoder` shows what the module must offer."""
+    """Describes the part that reconstructs the frame from the slots; `TokenDecoder` shows what the module must
+    offer."""
 
     @property
     def losses(self) -> tuple[str, ...]:
@@ -36,12 +37,12 @@ class TokenDecoderConfig:
     memory_hidden: int = 256
     """Width of the hidden layer of the MLP that prepares the slots for cross-attention."""
     even_vocabulary: bool = False
-    """Add the loss `vocabulary`, by which the dVAE uses its token kinds more evenly. Not in the paper; without it, few
-    kinds are used where frames are small and mostly background (docs/log/tokens.md). Its gradient reaches the dVAE
-    alone."""
+    """Add the loss `vocabulary`, which makes the dVAE use its vocabulary more evenly. Not in the paper; without it, few
+    different tokens are used if frames are small and mostly background (docs/log/tokens.md). Its gradient reaches only
+    the dVAE."""
     hidden_tokens: Schedule | None = None
-    """The mean share, up to 0.5, of the earlier tokens that are hidden from the transformer in training, so that it has
-    to read the slots. Not in the paper; None hides nothing."""
+    """Mean share, up to 0.5, of the earlier tokens that are hidden from the transformer in training, so that it has to
+    read the slots. Not in the paper; None hides nothing."""
 
     @property
     def losses(self) -> tuple[str, ...]:
@@ -55,7 +56,7 @@ class TokenDecoder(TokenPredictor):
     """Slots explain a frame as a sequence of tokens (paper, equation 11).
 
     Args:
-        config: Of the discrete VAE and the transformer.
+        config: Options of the discrete VAE and the transformer.
         latent_dim: D, the width of the slots.
         size: Height and width of the frames, in pixels.
     """
@@ -84,12 +85,12 @@ class TokenDecoder(TokenPredictor):
         Args:
             frames: `B 3 H W`, floats in [0, 1].
             latents: z of each slot, `B K D`.
-            log_masks: Not used; decoders that paint use them.
+            log_masks: Not used here; other decoders need them.
             update: Number of the gradient update, for the temperature of the Gumbel-softmax.
 
         Returns:
             −log P(frame | slots) as "tokens", in nats, and the squared error of the discrete VAE as "pixels". Both are
-            sums over the frame, one number for each frame. With `even_vocabulary` also "vocabulary".
+            sums over the frame, one number per frame. With `even_vocabulary` also the loss "vocabulary".
         """
         logits = self.dvae.logits(frames)
         soft = self.dvae.soft_tokens(logits, update)

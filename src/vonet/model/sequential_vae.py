@@ -1,7 +1,8 @@
 """The object-wise sequential VAE (paper, equations 6 to 8 and "Computing the KLD").
 
 The posterior of a slot comes from its trajectory latent after the frame. The prior is predicted, for all slots
-together, from the latents before the frame. A slot that stays on its object can be predicted; one that jumps cannot.
+together, from the latents before the frame. A slot that stays on its object can be predicted; a slot that jumps to
+another object cannot.
 """
 
 from __future__ import annotations
@@ -19,13 +20,13 @@ from vonet.blocks.transformer import SlotTransformer, SlotTransformerConfig
 
 @dataclass(frozen=True, kw_only=True)
 class BalancedKLConfig:
-    """KL balancing (paper, equation 10): the prior learns faster than the posterior is held back."""
+    """KL balancing (paper, equation 10): the prior is trained with a larger weight than the posterior."""
 
     kappa: float = 0.7
-    """Share of the gradient that pulls the prior towards the posterior."""
+    """Share of the gradient that moves the prior towards the posterior."""
 
     def __call__(self, posterior: Gaussian, prior: Gaussian) -> Float[Tensor, "*any"]:
-        """The value of KL(posterior ‖ prior), with the prior learning faster than the posterior is held back."""
+        """The value of KL(posterior ‖ prior), with a larger gradient for the prior than for the posterior."""
         train_prior = kl_divergence(posterior.detach(), prior)
         train_posterior = kl_divergence(posterior, prior.detach())
         return self.kappa * train_prior + (1 - self.kappa) * train_posterior
@@ -33,7 +34,7 @@ class BalancedKLConfig:
 
 @dataclass(frozen=True, kw_only=True)
 class PlainKLConfig:
-    """The paper's ablation wo-KLBal."""
+    """The plain KL divergence, the paper's ablation wo-KLBal."""
 
     def __call__(self, posterior: Gaussian, prior: Gaussian) -> Float[Tensor, "*any"]:
         return kl_divergence(posterior, prior)
@@ -41,7 +42,7 @@ class PlainKLConfig:
 
 @dataclass(frozen=True, kw_only=True)
 class PriorConfig:
-    """The prior's transformer, and which KL divergence is used."""
+    """The prior's transformer, and the choice of KL divergence."""
 
     transformer: SlotTransformerConfig = field(default_factory=lambda: SlotTransformerConfig(blocks=2))
     kl: BalancedKLConfig | PlainKLConfig = field(default_factory=BalancedKLConfig)
@@ -54,8 +55,8 @@ class SequentialVAEConfig:
     prior: PriorConfig | None = field(default_factory=PriorConfig)
     """None: no prior and no KL divergence (the paper's ablation W = ∞)."""
     initial_log_std: float = 0.0
-    """Initial log standard deviation of posterior and prior. 0 is the authors'. −2 adds less noise to the slots at the
-    start, which short trainings need."""
+    """Initial log standard deviation of posterior and prior. 0 is the authors' value; −2 adds less noise to the slots
+    at the start, which short trainings need."""
 
 
 class Prior(nn.Module):

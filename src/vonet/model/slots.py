@@ -16,7 +16,7 @@ from vonet.blocks.transformer import SlotTransformer, SlotTransformerConfig
 
 @dataclass(frozen=True, kw_only=True)
 class InitialSlotsConfig:
-    """The transformer that makes initial slots from noise."""
+    """The transformer that computes initial slots from noise."""
 
     transformer: SlotTransformerConfig = field(default_factory=SlotTransformerConfig)
 
@@ -35,13 +35,13 @@ class InitialSlots(nn.Module):
 
 @runtime_checkable
 class PlacesConfig(Protocol):
-    """Describes a module that keeps the place of each slot, in some numbers of its state; not in the paper.
+    """Describes a module that stores the position of each slot in some dimensions of its state; not in the paper.
 
     `variants/slot_places.py` shows what the module must offer."""
 
     @property
     def numbers(self) -> int:
-        """How many numbers of a slot hold its place."""
+        """Number of slot dimensions that hold the position."""
 
     def build(self, slot_dim: int, size: tuple[int, int]) -> Any:
         """`size`: height and width of the feature map, in cells."""
@@ -66,7 +66,7 @@ class SlotEncoder(nn.Module):
         self.value = linear(feature_dim, slot_dim)
 
     def weights(self, masks: Float[Tensor, "B K cells"]) -> Float[Tensor, "B K cells"]:
-        """How much each cell counts for each slot."""
+        """Weight of each cell for each slot."""
         return masks / masks.shape[-1]
 
     @in_float32
@@ -86,7 +86,7 @@ class TrajectoryConfig:
 
 
 class Trajectory(nn.Module):
-    """r = LayerNorm(r' + MLP(r')) with r' = GRU(y, r before). The norm keeps it bounded however long the video."""
+    """r = LayerNorm(r' + MLP(r')) with r' = GRU(y, r before). The norm keeps r bounded in videos of any length."""
 
     def __init__(self, config: TrajectoryConfig, slot_dim: int):
         super().__init__()
@@ -108,7 +108,7 @@ class ContextConfig:
 
 
 class Context(nn.Module):
-    """c = MLP(r): what a slot tells the attention about the object to look for in the next frame."""
+    """c = MLP(r): tells the attention which object a slot looks for in the next frame."""
 
     def __init__(self, config: ContextConfig, slot_dim: int):
         super().__init__()

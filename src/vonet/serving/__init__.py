@@ -1,1 +1,1 @@
-"""The streaming segmenter, and the files it writes."""
+"""The streaming segmenter and its output files."""

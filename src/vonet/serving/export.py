@@ -1,12 +1,13 @@
-"""The streaming step of a model as files that other programs run without vonet: ONNX, or programs of `torch.export`.
+"""Exports the streaming step of a model to files that other programs can run without vonet: ONNX, or programs of
+`torch.export`.
 
 ::
 
     initial:  noise B K D                   ─►  slots B K D
     step:     frame B 3 H W, slots B K D    ─►  masks B K H W, next_slots B K D
 
-The state is flat: the slots are all that goes from frame to frame. The batch B and the number of slots K are free; the
-size of the frames is the model's. Nothing inside checks values.
+The state consists only of the slots. The batch B and the number of slots K are free; the size of the frames is the
+model's. Values are not checked inside the exported programs.
 """
 
 from __future__ import annotations
@@ -78,8 +79,8 @@ Part = InitialSlots | FlatStep
 
 @dataclass(frozen=True)
 class Exported:
-    """The files that were written, and the largest difference between their results and the model's on random frames;
-    None where it was not measured because onnxruntime is not installed."""
+    """The written files, and the largest difference between their results and the model's on random frames; None if
+    onnxruntime is not installed."""
 
     files: tuple[Path, ...]
     difference: float | None
@@ -96,7 +97,7 @@ def export(weights: Path | str, out: Path | str, format: str = "onnx") -> Export
 
     Args:
         weights: What `vonet.load` takes.
-        out: A folder, which must not exist yet or be empty.
+        out: A folder that does not exist yet or is empty.
         format: "onnx", or "torch" for files that `torch.export.load` reads.
 
     Returns:
@@ -133,19 +134,19 @@ def export(weights: Path | str, out: Path | str, format: str = "onnx") -> Export
 
 
 def _slot_dim(model: Any) -> int:
-    """The width of the model's slots; refuses a model whose state is not slots alone."""
+    """The width of the model's slots; refuses a model whose state contains more than slots."""
     streams = isinstance(model, StreamingModel) and hasattr(model, "restart")
     state = model.initial_state(1) if streams else None
     if not isinstance(state, SlotState):
         raise BadInput(
-            f"{type(model).__name__} cannot be exported: possible are models that work frame by frame and keep slots "
-            "alone between frames, such as VONet, SAVi and STEVE"
+            f"{type(model).__name__} cannot be exported: use a model that works frame by frame and keeps only slots "
+            "between frames, such as VONet, SAVi or STEVE"
         )
     return state.slots.shape[-1]
 
 
 def _reason(error: BaseException) -> str:
-    """The first line of what went wrong at first: tracers wrap it in pages of advice."""
+    """The first line of the original error, because tracers wrap it in long messages."""
     while error.__cause__ is not None:
         error = error.__cause__
     return (str(error).strip() or type(error).__name__).splitlines()[0]
@@ -157,8 +158,8 @@ def _installed(*packages: str) -> bool:
 
 @contextmanager
 def _traceable(model: nn.Module) -> Iterator[None]:
-    """Parts with a form that only torch runs fast take their portable one, torch's fused transformer layer is off, and
-    the tracers' own messages are not shown."""
+    """Switches modules with a fast form for torch to their portable form, turns off torch's fused transformer layer,
+    and silences the tracers."""
     choosing: list[Any] = [module for module in model.modules() if hasattr(module, "portable")]
     was_fused, level = torch.backends.mha.get_fastpath_enabled(), logging.root.manager.disable
     for module in choosing:
@@ -228,7 +229,7 @@ def _read_onnx(path: Path) -> Run:
 
 
 def _difference(part: Part, written: Run, slot_dim: int) -> float:
-    """Of one video with the model's number of slots, and of three with one slot more."""
+    """Random inputs of one video with the model's number of slots, and of three videos with one slot more."""
     differences = [0.0]
     for batch, slots in ((1, part.model.slots), (3, part.model.slots + 1)):
         inputs = _random(part, slot_dim, batch, slots)

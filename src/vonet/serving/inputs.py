@@ -1,4 +1,4 @@
-"""What `vonet segment` takes besides files and folders: a camera (`camera:0`), and whatever FFmpeg opens by a URL.
+"""Inputs of `vonet segment` besides files and folders: a camera (`camera:0`), or a URL that FFmpeg opens.
 
 Nothing touches the network unless a URL is given.
 """
@@ -27,12 +27,13 @@ from vonet.errors import BadInput
 
 CAMERA = "camera:"
 SECONDS_TO_OPEN, SECONDS_TO_READ = 20.0, 20.0
-"""After which a stream that gives no frame is given up."""
+"""Seconds after which a stream without frames is given up."""
 
 
 @dataclass(frozen=True)
 class Place:
-    """What FFmpeg opens. `spoken`: for people, without passwords. `kind`: FFmpeg's name of the device; None: a URL."""
+    """What FFmpeg opens. `spoken`: The address without passwords, for messages. `kind`: FFmpeg's input format of the
+    camera; None: a URL."""
 
     spoken: str
     address: str
@@ -42,7 +43,7 @@ class Place:
 def open_input(
     given: str | Path, split: str | None = None, limits: Limits = DEFAULT_LIMITS
 ) -> tuple[list[Video], list[str]]:
-    """The videos of an input, and a sentence for everything that cannot be read."""
+    """The videos of an input, and one sentence for each that cannot be read."""
     place = live_place(str(given))
     if place is not None:
         return [LiveVideo(place, limits)], []
@@ -51,14 +52,14 @@ def open_input(
 
 
 def live_place(given: str, system: str = sys.platform) -> Place | None:
-    """The camera or URL that is meant; None for a path."""
+    """The camera or URL that the text names; None for a path."""
     if given.startswith(CAMERA) and not os.path.exists(given):
         return _camera(given, given.removeprefix(CAMERA), system)
     if re.match(r"[A-Za-z][A-Za-z0-9+.-]+://", given):
         try:
             parts = urlsplit(given)
         except ValueError:
-            raise BadInput(f"{given!r} is no URL; give one such as https://example.org/clip.mp4") from None
+            raise BadInput(f"{given!r} is not a URL; give one such as https://example.org/clip.mp4") from None
         host = parts.netloc.rpartition("@")[2]
         return Place(f"{parts.scheme}://{host}{parts.path}", given)
     return None
@@ -73,11 +74,11 @@ def _camera(given: str, device: str, system: str) -> Place:
     if system == "win32" and device and not number:
         return Place(given, f"video={device}", "dshow")
     accepted = "the camera's name (camera:Integrated Camera)" if system == "win32" else "a number (camera:0)"
-    raise BadInput(f"{given!r} names no camera; possible is {accepted}")
+    raise BadInput(f"{given!r} names no camera; expected {accepted}")
 
 
 class LiveVideo(Video):
-    """Frames as they come, of unknown length; they can be watched once."""
+    """Frames in the order of arrival, of unknown length; they can be read only once."""
 
     can_be_read_again = False
 
@@ -123,7 +124,7 @@ class LiveVideo(Video):
             raise BadInput(self._damage or f"{self.place.spoken} gave no frame that can be decoded")
 
     def _why(self, error: Exception) -> str:
-        """What FFmpeg says, without the address, which may hold a password."""
+        """FFmpeg's message without the address, which may contain a password."""
         return getattr(error, "strerror", None) or str(error).replace(self.place.address, self.place.spoken)
 
     @property

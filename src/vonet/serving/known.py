@@ -1,4 +1,4 @@
-"""Whether a video lies outside what the weights know."""
+"""Checks whether a video differs from the videos that a model was trained on."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from vonet.data.resize import LEAST_SEEN, MOST_DISTORTED, Fit, distortion, fitti
 
 
 def outside(name: str, pixels: UInt8[np.ndarray, "H W 3"], model: Any, fit: Fit) -> list[str]:
-    """Sentences about a video, from its first frame."""
+    """One sentence for each way in which a video differs from the training videos, judged by its first frame."""
     (h, w), (H, W) = pixels.shape[:2], model.size
     notes = []
     if h < H and w < W:

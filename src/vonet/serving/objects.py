@@ -1,6 +1,7 @@
 """Which segments are objects: not the background, not thin, not too small, not too brief.
 
-Decided once for a whole video, so that all outputs agree. Where a video has true ids, the decision is scored.
+The decision is made once for a whole video, so that all outputs agree. Where a video has true ids, the decision is
+scored.
 """
 
 from __future__ import annotations
@@ -20,21 +21,24 @@ from vonet.serving.tracks import Row, Tracks
 
 Background = Literal["drop", "keep"]
 Reason = Literal["background", "thin", "small", "brief"]
-"""Why a segment is no object."""
+"""Why a segment is not an object."""
 
 MIN_CORE = 0.1
-"""A segment with a smaller share of its pixels inside is thin: a rim of mixed colours around an object, a highlight."""
+"""A segment with a smaller share of its pixels inside is thin, such as a rim of mixed colours around an object, or a
+highlight."""
 MIN_OVERLAP = 0.5
-"""Intersection over union, over the video, with which a segment is counted as a true object."""
+"""Smallest intersection over union, over the video, with which a segment matches a true object."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class ObjectRule:
     """What counts as an object.
 
-    background: "drop" leaves out background (`interface/background.py`) and thin segments; "keep" has all.
-    min_area: mean area of an object where it is seen, in pixels ("200") or as a share of the frame ("0.1%").
-    min_frames: frames in which it is seen; of shorter videos all frames.
+    background: "drop" leaves out background (`interface/background.py`) and thin segments; "keep" counts them as
+        objects.
+    min_area: Smallest mean area of an object where it is visible, in pixels ("200") or as a share of the frame
+        ("0.1%").
+    min_frames: Smallest number of frames in which an object is visible; shorter videos need all frames.
     """
 
     background: str = "drop"
@@ -45,16 +49,16 @@ class ObjectRule:
         check_choice("background", self.background, Background)
         self._min_share((1, 1))
         if self.min_frames < 1:
-            raise BadInput(f"min-frames is {self.min_frames}; possible are 1 (no limit) and above")
+            raise BadInput(f"min-frames is {self.min_frames}; it must be 1 (no limit) or more")
 
     def _min_share(self, size: tuple[int, int]) -> float:
         told = re.fullmatch(r"(\d+(?:\.\d*)?)\s*(%?)", str(self.min_area).strip())
         if told is None or (told[2] and float(told[1]) > 100):
-            raise BadInput(f"min-area is {self.min_area!r}; possible are pixels (200) or a share of the frame (0.1%)")
+            raise BadInput(f"min-area is {self.min_area!r}; give pixels (200) or a share of the frame (0.1%)")
         return float(told[1]) / (100 if told[2] else size[0] * size[1])
 
     def left_out(self, tracks: Tracks, size: tuple[int, int]) -> dict[int, Reason]:
-        """The segments that are no objects, and why. `size`: height and width of the frames."""
+        """The segments that are not objects, with the reason. `size`: height and width of the frames."""
         behind = tracks.background() if self.background == "drop" else frozenset()
         found: dict[int, Reason] = {}
         for row in tracks.table():
@@ -71,7 +75,7 @@ class ObjectRule:
 
 @dataclass(frozen=True)
 class RuleScore:
-    """How the rule did on a video with true ids. A segment and a true object match one to one, with an intersection
+    """Quality of the rule on a video with true ids. A segment and a true object match one to one, with an intersection
     over union of at least 0.5 over the video."""
 
     true_objects: int
@@ -104,7 +108,7 @@ class RuleScore:
 
 
 def joined(scores: Sequence[RuleScore]) -> RuleScore:
-    """Of several videos together."""
+    """The total over several videos."""
     parts = ("true_objects", "segments", "matched", "objects", "right")
     return RuleScore(*(sum(getattr(score, part) for score in scores) for part in parts))
 
@@ -116,13 +120,13 @@ class Truth:
         self._both: Counter[tuple[int, int]] = Counter()
 
     def add(self, ids: Integer[np.ndarray, "H W"], true_ids: Integer[np.ndarray, "H W"]) -> None:
-        """The ids and the true ids of the next frame."""
+        """Add the ids and the true ids of the next frame."""
         pairs = ids.astype(np.int64) << 32 | true_ids.astype(np.int64)
         for pair, count in zip(*np.unique(pairs, return_counts=True), strict=True):
             self._both[int(pair) >> 32, int(pair) & 0xFFFFFFFF] += int(count)
 
     def score(self, left_out: Mapping[int, Reason], rows: Sequence[Row]) -> RuleScore:
-        """Precision and recall of the rule, once all frames were added."""
+        """Precision and recall of the rule, after all frames were added."""
         ids = [row.id for row in rows]
         true = sorted({true for _, true in self._both} - {0})
         both = np.array([[self._both[one, other] for other in true] for one in ids]).reshape(len(ids), len(true))

@@ -33,8 +33,8 @@ from vonet.serving.tracks import Row, write_table
 
 @dataclass(frozen=True)
 class Source:
-    """Facts about the video that a writer gets before the first frame. `folder`: where the pictures or the video of
-    `FoundFrame.file` lie. `sound`: the file with the sound, if there is any that can be kept."""
+    """Properties of the video that a writer gets before the first frame. `folder`: Folder of the pictures or the video
+    of `FoundFrame.file`. `sound`: The file with the sound, if it can be kept."""
 
     name: str
     rate: float
@@ -44,8 +44,8 @@ class Source:
 
 
 class Writer(ABC):
-    """Called with every frame. `finish` completes the file, `abandon` discards it. `problem`: a sentence if something
-    of the video is missing in the file."""
+    """A writer is called with every frame. `finish` completes the file, `abandon` discards it. `problem`: A sentence if
+    a part of the video is missing in the file."""
 
     file: str
     problem: str | None = None
@@ -62,11 +62,11 @@ class Writer(ABC):
         """Complete the file; `rows` are the tracks of all objects."""
 
     def abandon(self) -> None:  # noqa: B027
-        """Discard the file; most writers have nothing to let go of."""
+        """Discard the file; most writers hold no resources."""
 
 
 class Overlay(Writer):
-    """A video to look at: it has the times of the frames, the sound, and a size that players can show."""
+    """A video for people: it keeps the times of the frames and the sound, and has a size that players can show."""
 
     file = "overlay.mp4"
     largest, smallest = 1920, 256
@@ -103,7 +103,7 @@ class Overlay(Writer):
         self._mux_sound(seconds)
 
     def _mux_sound(self, until: float) -> None:
-        """Beside the pictures that it belongs to, so that players need not look for it."""
+        """Interleaves the sound with the pictures, as players expect."""
         if self._sound is not None:
             for packet in self._sound.packets(until):
                 self._container.mux(packet)
@@ -131,7 +131,7 @@ class Overlay(Writer):
 
     @classmethod
     def size_of(cls, frame: tuple[int, ...]) -> tuple[int, int]:
-        """Not too large to play, not too small to see, and even, as the codec wants it."""
+        """The size of the video: limited for players, enlarged if small, and even as the codec requires."""
         h, w = frame
         scale = min(cls.largest / max(h, w), float(max(1, cls.smallest // max(h, w))))
         return _even(h * scale), _even(w * scale)
@@ -142,7 +142,7 @@ def _even(side: float) -> int:
 
 
 LARGEST_ID = 255
-"""Of a picture with a palette."""
+"""Largest id of a picture with a palette."""
 
 
 class Davis(Writer):
@@ -169,7 +169,8 @@ class Davis(Writer):
 
 
 def davis_palette() -> list[int]:
-    """Of PASCAL VOC: the bits of a number, from the lowest on, go in turn to the high bits of red, green and blue."""
+    """The PASCAL VOC palette: the bits of a number, from the lowest on, are distributed over the high bits of red,
+    green and blue."""
     numbers = np.arange(256)[:, None]
     channels = np.arange(3)
     palette = np.zeros((256, 3), np.int64)
@@ -220,7 +221,7 @@ class Coco(Writer):
 
 
 class YouTubeVis(Writer):
-    """Every object with its masks in all frames, `null` where it is not seen."""
+    """Every object with its masks in all frames, `null` where it is not visible."""
 
     file = "ytvis.json"
     parts = ("segmentations", "bboxes", "areas")
@@ -276,7 +277,7 @@ class YouTubeVis(Writer):
 
 
 class Mot(Writer):
-    """MOTChallenge: frame, id, left, top, width, height, confidence, and three numbers that are not known. Frames and
+    """MOTChallenge format: frame, id, left, top, width, height, confidence, and three unknown numbers. Frames and
     pixels are counted from 1."""
 
     file = "mot.csv"
@@ -338,7 +339,7 @@ class Npz(Writer):
 
 
 class TrackTable(Writer):
-    """A line for each object."""
+    """One line per object."""
 
     file = "tracks.csv"
 
@@ -365,7 +366,7 @@ DEFAULT = ("overlay", "tracks")
 
 
 def chosen(names: Sequence[str]) -> dict[str, type[Writer]]:
-    """The writers of these names; "all" for every one."""
+    """The writers with these names; "all" selects every one."""
     unknown = [name for name in names if name not in WRITERS and name != "all"]
     if unknown:
         raise BadInput(f"there is no output {unknown[0]!r}; there are {', '.join(WRITERS)} and all")
@@ -373,7 +374,7 @@ def chosen(names: Sequence[str]) -> dict[str, type[Writer]]:
 
 
 def _spool(folder: Path) -> IO[str]:
-    """A temporary folder beside the results, since the system's own may be in memory."""
+    """A temporary folder beside the results, because the system's temporary folder may be in memory."""
     return tempfile.TemporaryFile("w+", encoding="utf-8", dir=folder)  # who asks for it closes it
 
 

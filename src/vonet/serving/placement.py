@@ -1,4 +1,4 @@
-"""Frames of any size and shape to the model's size, and masks back to the frame's size."""
+"""Resizes frames of any size and shape to the model's size, and masks back to the frame's size."""
 
 from __future__ import annotations
 
@@ -14,16 +14,17 @@ from vonet.data.resize import Fit, Fitting, resized
 from vonet.interface import NULL, Enlargement, frames_tensor, label_ids, slot_ids
 
 STRIP_BYTES = 512 << 10
-"""Of masks that are enlarged at a time: frames of any size fit into memory, and each strip into a cache."""
+"""Bytes of masks that are enlarged at a time, so that frames of any size fit into memory, and each strip into a
+cache."""
 
 
 def placed(pixels: UInt8[np.ndarray, "h w 3"], picture: tuple[int, int], fit: Fit) -> Float[Tensor, "3 H W"]:
-    """The frame as the model's picture."""
+    """The frame as model input."""
     return frames_tensor(resized(pixels[None], picture, fit)[0])
 
 
 def labels_of_frame(labels: Int[Tensor, "H W"], how: Fitting) -> Integer[np.ndarray, "height width"]:
-    """A model's own labels of its picture, for the pixels of the frame that it saw."""
+    """A model's own labels, resized to the part of the frame that it saw."""
     top, left, bottom, right = how.box
     rows, columns = how.seen
     size = rows.stop - rows.start, columns.stop - columns.start
@@ -32,9 +33,9 @@ def labels_of_frame(labels: Int[Tensor, "H W"], how: Fitting) -> Integer[np.ndar
 
 @dataclass(frozen=True)
 class Enlarger:
-    """Brings log-masks of a picture to the size of the frame that lies in it, as `interface.enlarge` does for a frame
-    that fills the picture; but some rows at a time, and by two products with matrices that blend neighbouring cells.
-    Of pixels that the picture does not show (`crop`) nothing is known: they have no id, and all slots alike."""
+    """Resizes log-masks to the size of the frame, like `interface.enlarge`, but also for frames that fill only a part
+    of the model's picture. It works on a few rows at a time, by two products with interpolation matrices. Pixels that
+    the model does not see (`crop`) get no id, and all slots have the same probability there."""
 
     rows: Float[Tensor, "seen_rows h"]
     columns: Float[Tensor, "seen_columns w"]
@@ -51,7 +52,7 @@ class Enlarger:
         return cls(_blend(cells[0], rows, down, how), _blend(cells[1], columns, across, how), fitting, how)
 
     def strips(self, log_masks: Float[Tensor, "K h w"]) -> Iterator[tuple[slice, Float[Tensor, "K some W"]]]:
-        """Of the part that is seen, from top to bottom; they sum to one over K."""
+        """Log-masks of the visible part in strips from top to bottom; they sum to one over K."""
         log_masks = log_masks.float().cpu()
         height, width = len(self.rows), len(self.columns)
         first = self.fitting.seen[0].start
@@ -63,14 +64,14 @@ class Enlarger:
             yield slice(first + strip.start, first + strip.stop), found
 
     def masks(self, log_masks: Float[Tensor, "K h w"]) -> Float[np.ndarray, "K H W"]:
-        """Soft masks. At large sizes they are large: ids are what one wants there."""
+        """Soft masks. They take much memory for large frames; use ids there."""
         masks = np.full((len(log_masks), *self.fitting.frame), 1 / len(log_masks), np.float32)
         for strip, found in self.strips(log_masks):
             masks[:, strip, self.fitting.seen[1]] = found.exp().numpy()
         return masks
 
     def ids(self, log_masks: Float[Tensor, "K h w"], min_probability: float) -> np.ndarray:
-        """The ids of the frame's pixels (`slot_ids`), as bytes where they suffice."""
+        """The ids of the frame's pixels (`slot_ids`), as bytes if there are few enough."""
         kind = np.uint8 if len(log_masks) < 256 else np.uint16
         ids = np.full(self.fitting.frame, NULL, kind)
         for strip, found in self.strips(log_masks):
@@ -81,8 +82,8 @@ class Enlarger:
 def _blend(
     cells: int, pixels: slice, where: tuple[float, float, float, float], how: Enlargement
 ) -> Float[Tensor, "pixels cells"]:
-    """The weight of each cell in each pixel. `where`: the part of the frame's side, in pixels, and the part of the
-    picture's side, as shares of it, that lie on each other."""
+    """The interpolation weight of each cell for each pixel. `where`: The visible part of the frame's side in pixels,
+    and the matching part of the picture's side as shares."""
     first, last, begin, end = where
     middles = torch.arange(pixels.start, pixels.stop, dtype=torch.float64) + 0.5
     middles = (begin + (middles - first) / (last - first) * (end - begin)) * cells

@@ -1,4 +1,4 @@
-"""Pixels of what cannot be read a second time, kept until it is known what of it are objects."""
+"""Records the pixels of inputs that cannot be read twice, until it is known which segments are objects."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from vonet.data.resize import resized
 
 
 class Recording:
-    """A temporary video of one size, nearly without loss, beside the results."""
+    """A temporary, nearly lossless video of fixed size beside the results."""
 
     file = "recording.mkv"
 
@@ -28,7 +28,7 @@ class Recording:
         self._frames = 0
 
     def add(self, pixels: UInt8[np.ndarray, "H W 3"], size: tuple[int, int]) -> None:
-        """`size`: of the recording, even numbers; the same each time."""
+        """`size`: Size of the recording, even numbers; the same in each call."""
         import av
 
         if self._stream is None:
@@ -43,7 +43,7 @@ class Recording:
         self._container.mux(self._stream.encode(frame))
 
     def read(self) -> Iterator[UInt8[np.ndarray, "H W 3"]]:
-        """All frames, after the last was added."""
+        """All frames; call it after the last was added."""
         import av
 
         self._container.mux(self._stream.encode())

@@ -1,5 +1,5 @@
-"""Masks as COCO writes them: lengths of runs down the columns, first of what is not the object, then of what is, and so
-on; packed into a string of five bits and a continuation bit per letter, each length less the one two before."""
+"""COCO's run-length encoding of masks: run lengths along the columns, alternating between outside and inside. Each
+length is stored as the difference from the one two before, in characters of five bits and a continuation bit."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from vonet.data.store import run_lengths
 
 
 def encoded(ids: Integer[np.ndarray, "H W"]) -> dict[int, dict[str, Any]]:
-    """The mask of each id but 0. The picture is gone through once, however many ids it has."""
+    """The mask of each id except 0. The picture is scanned only once for all ids."""
     values, lengths, _ = run_lengths(np.ascontiguousarray(ids.T)[None])
     ends = np.cumsum(lengths, dtype=np.int64)
     starts = ends - lengths
@@ -28,7 +28,7 @@ def encoded(ids: Integer[np.ndarray, "H W"]) -> dict[int, dict[str, Any]]:
 
 
 def packed(counts: Sequence[int] | Integer[np.ndarray, " n"]) -> str:
-    """Run lengths as the letters of COCO's compressed RLE."""
+    """Run lengths as the characters of COCO's compressed RLE."""
     whole = [int(count) for count in counts]
     letters = []
     for at, count in enumerate(whole):

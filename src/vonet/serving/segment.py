@@ -42,17 +42,17 @@ SUMMARY = "segment.json"
 
 @dataclass(frozen=True, kw_only=True)
 class SegmentOptions:
-    """What is segmented and how; the options of `vonet segment`.
+    """Input and model options of `vonet segment`.
 
     Attributes:
         slots: Largest number of objects; None: as in training.
         every: Use only every N-th frame.
         start: First frame (250), seconds ("4.5s") or clock ("1:30").
         end: The first frame that is not used, in the same forms; None: to the end.
-        fps: Frames per second of inputs that do not say it.
+        fps: Frames per second of inputs without timestamps.
         fit: "stretch", "crop" or "letterbox" for frames of another shape than the model's; None: as in training.
-        min_probability: Pixels whose best slot has no more probability get id 0.
-        seed: Of the slots' noise.
+        min_probability: Pixels whose best slot has at most this probability get id 0.
+        seed: Seed of the slots' noise.
     """
 
     slots: int | None = None
@@ -65,11 +65,11 @@ class SegmentOptions:
     seed: int = 0
 
     def span(self) -> Span:
-        """Which frames are used."""
+        """The range of frames that is used."""
         return Span(self.start, self.end, self.every, self.fps)
 
     def check(self, model: Any) -> None:
-        """Says what is wrong before anything is opened."""
+        """Refuses wrong options before anything is opened."""
         self.span()
         self.segmenter(model, "")
 
@@ -88,7 +88,7 @@ def segment(
     Args:
         source: A video file, a folder of frames, a set of videos, a camera ("camera:0"), a URL, or a `Video`.
         weights: A model, a run's folder, a file or a name; by default `mixture`, which does not learn.
-        split: Of a set, only these videos.
+        split: Use only this split of a set of videos.
         options: Those of `SegmentOptions`.
 
     Returns:
@@ -113,10 +113,11 @@ def segment(
 
 @dataclass(frozen=True)
 class Segmented:
-    """The result for one video. Without frames nothing was written.
+    """The result for one video. Nothing was written if there are no frames.
 
-    tracks: the objects. left_out: the segments that are none, and why. rule: how well these were told apart, where the
-    video has true ids. notes: a sentence for whatever one should know. problem: a sentence if something went wrong.
+    tracks: The objects. left_out: Segments that are not objects, with the reason. rule: How well objects and other
+        segments were separated, if the video has true ids. notes: Remarks, one sentence each. problem: A sentence if
+        something went wrong.
     """
 
     video: str
@@ -144,7 +145,7 @@ class Segmented:
         return told | {"seconds": round(self.seconds, 3), "complete": not self.stopped and self.problem is None}
 
     def table(self) -> str:
-        """The objects, for people."""
+        """The objects as a table for people."""
         if not self.left_out:
             return spoken(self.tracks)
         reasons = dict.fromkeys(self.left_out.values())
@@ -182,23 +183,24 @@ def segment_to_files(
 ) -> list[Segmented]:
     """Segment videos into files.
 
-    Each video gets a folder of its own below `out`, which appears when it is complete. Ctrl-C ends the current video
-    where it is; its files are complete up to there. A video that cannot be read is a problem; the others go on.
+    Each video gets its own folder below `out`, which appears when it is complete. Ctrl-C ends the current video at the
+    present frame; its files are complete up to there. A video that cannot be read is reported as a problem, and the
+    others are still segmented.
 
     Args:
         inputs: Video files, folders of frames, sets of videos, cameras or URLs.
         out: The folder of the results.
         weights: A model, a run's folder, a file or a name; by default `mixture`.
-        objects: Which segments are objects.
-        split: Of a set, only these videos.
+        objects: Rules that decide which segments are objects.
+        split: Use only this split of a set of videos.
         write: Names of outputs: overlay, tracks, masks, coco, ytvis, mot, npz, or all.
         overwrite: Whether existing results are replaced.
-        options: What is segmented and how.
-        limits: Of the memory for reading.
+        options: Input and model options.
+        limits: Memory limits for reading.
         say: Called with each result.
 
     Returns:
-        A result for each video, and for each problem.
+        One result per video, and one per problem.
 
     Raises:
         BadInput: If an option cannot be used or results exist, before anything is written.
@@ -235,8 +237,8 @@ def segment_to_files(
 
 
 class _Work:
-    """One video to its writers, in two passes: the first finds segments and keeps them on disk, the second writes those
-    that are objects, which is known only at the end."""
+    """Processes one video in two passes. The first finds segments and stores them on disk; the second writes those that
+    are objects, which is known only at the end."""
 
     def __init__(
         self,
@@ -304,7 +306,7 @@ class _Work:
         return done
 
     def _recording(self, folder: Path) -> Recording | None:
-        """For the overlay of what cannot be read again."""
+        """A recording for the overlay, if the input cannot be read twice."""
         if self._video.can_be_read_again or Overlay not in self._kinds.values():
             return None
         if isinstance(self._video, LiveVideo) and self._video.has_sound:
@@ -314,7 +316,7 @@ class _Work:
     # The first pass
 
     def _find(self, spool: Spool, recording: Recording | None, stop: dict[str, bool]) -> tuple[int, int]:
-        """The size of the frames; how many they are is for the spool to say."""
+        """Segments all frames and returns their size; the spool counts them."""
         size = (0, 0)
         wanted = self._span.frames(self._video)
         expected = self._span.expected_length(self._video)
@@ -325,7 +327,8 @@ class _Work:
         return size
 
     def _next(self, wanted: Iterator[Shown], spool: Spool, recording: Recording | None) -> tuple[int, int] | None:
-        """The size of the next frame, which is forgotten when all is written: large ones should not meet in memory."""
+        """Segments the next frame and returns its size. The frame is freed when everything is written, so that only one
+        large frame is in memory."""
         times = [time.monotonic()]
         shown = next(wanted, None)
         if shown is None:
@@ -347,7 +350,7 @@ class _Work:
         return frame.ids.shape[0], frame.ids.shape[1]
 
     def _compare(self, frame: SegmentedFrame) -> None:
-        """With the true ids. Damage in these is no reason to stop."""
+        """Compares the frame with the true ids. Damaged true ids do not stop the segmentation."""
         if self._truth is None:
             return
         try:
@@ -377,7 +380,7 @@ class _Work:
                     writer.add(frame)
 
     def _pixels_again(self, recording: Recording | None) -> Iterator[Callable[[], np.ndarray]]:
-        """Of the frames of the first pass, in their order."""
+        """Reads the frames of the first pass again, in the same order."""
         if recording is not None:
             return (partial(np.asarray, pixels) for pixels in recording.read())
         return (shown.pixels for shown in self._options.span().frames(self._video))
@@ -397,8 +400,8 @@ def _check_free(folder: Path, overwrite: bool) -> None:
 
 
 def _folder_names(videos: Sequence[Video]) -> list[str]:
-    """After the videos, and after their splits where there are several. Names come from files and records and may hold
-    anything, also the same thing twice; folders' names may not."""
+    """Folder names from the videos' names, and their splits if there are several. Video names may contain any character
+    and may repeat, so they are cleaned and made unique."""
     by_split = len({video.split for video in videos}) > 1
     names: dict[str, None] = {}
     for video in videos:

@@ -28,8 +28,8 @@ from vonet.serving.tracks import Track, Tracks, without
 class SegmentedFrame:
     """One frame and its segments.
 
-    Slot k has the id k + 1, unless the model has labels of its own (SCALOR). The same id is the same object in all
-    frames of a video.
+    Slot k has the id k + 1, unless the model has its own labels (SCALOR). The same id is the same object in all frames
+    of a video.
     """
 
     video: str
@@ -44,13 +44,13 @@ class SegmentedFrame:
 
     @property
     def objects(self) -> Integer[np.ndarray, "H W"]:
-        """The ids of objects: `ids` with 0 where they are background."""
+        """The ids of objects: `ids` with 0 for background."""
         return without(self.ids, self.background)
 
     @property
     def masks(self) -> Float[np.ndarray, "K H W"]:
-        """Soft masks at the frame's size, which sum to one over K. They are made when asked for: K times four times the
-        memory of `ids`."""
+        """Soft masks at the frame's size, which sum to one over K. They are computed on access and take K times four
+        times the memory of `ids`."""
         return self._enlarger.masks(self.log_masks)
 
 
@@ -71,8 +71,8 @@ class Segmenter:
         slots: Largest number of objects; None: the model's own.
         fit: For frames of another shape than the model's: "stretch" distorts them, "crop" sees only their middle,
             "letterbox" adds grey bars; None: as the model was trained.
-        seed: Of the initial slots' noise. The same frames and seed give the same masks.
-        min_probability: Pixels whose best slot has no more probability than this get id 0.
+        seed: Seed of the initial slots' noise. The same frames and seed give the same masks.
+        min_probability: Pixels whose best slot has at most this probability get id 0.
         video: A name, copied to every frame.
 
     Raises:
@@ -90,7 +90,7 @@ class Segmenter:
         video: str = "",
     ):
         if not 0 < min_probability < 1:
-            raise BadInput(f"min_probability is {min_probability}; possible is a probability between 0 and 1")
+            raise BadInput(f"min_probability is {min_probability}; it must be a probability between 0 and 1")
         self.model = load_model(weights)
         if not isinstance(self.model, StreamingModel):
             raise BadInput(
@@ -111,7 +111,7 @@ class Segmenter:
 
         Args:
             pixels: Bytes, `H W 3`, in the order red, green, blue; any size.
-            number: Of the frame, if frames were left out; by default the next.
+            number: Number of the frame, if frames are left out; by default the next number.
             seconds: Its time after the first frame, if it has one.
 
         Returns:
@@ -147,7 +147,8 @@ class Segmenter:
         return SegmentedFrame(self._video, number, seconds, pixels, ids, tracks, background, log_masks, enlarger)
 
     def _numbered(self, labels: Integer[np.ndarray, "H W"]) -> Integer[np.ndarray, "H W"]:
-        """A model's own labels as ids from 1 on, in the order in which they appear: labels may leave out numbers."""
+        """Maps a model's own labels to ids from 1 on, in the order of their appearance, because labels may skip
+        numbers."""
         found, places = np.unique(labels, return_inverse=True)
         for label in found.tolist():
             self._label_ids.setdefault(label, len(self._label_ids) + 1)
@@ -156,7 +157,8 @@ class Segmenter:
 
 
 def _confidences(log_masks: Float[Tensor, "K h w"]) -> Float[np.ndarray, " K"]:
-    """The mean probability of each slot over the cells where it is the best; its largest where it is nowhere."""
+    """The mean probability of each slot over the cells where it is the best; for a slot that is best nowhere, its
+    largest probability."""
     masks = log_masks.float().exp().flatten(1)
     best = masks.argmax(dim=0) == torch.arange(len(masks))[:, None]
     mean = (masks * best).sum(dim=1) / best.sum(dim=1).clamp(min=1)

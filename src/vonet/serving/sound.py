@@ -10,14 +10,15 @@ from typing import Any
 
 CODEC = "aac"
 RATES = (8000, 11025, 12000, 16000, 22050, 24000, 32000, 44100, 48000)
-"""Samples per second that the codec takes and players play."""
+"""Sample rates that the codec accepts and players support."""
 
 FAR = 10.0
-"""Seconds into the file from which it is worth to jump there."""
+"""Seconds into the file from which seeking is worthwhile."""
 
 
 class Sound:
-    """Sound of a file from a second on, encoded into another file beside its video, as far as the video has come."""
+    """Encodes the sound of a file, from a given second on, into another file beside its video, as far as the video has
+    been written."""
 
     def __init__(self, path: Path, begin: float, container: Any):
         self.problem: str | None = None
@@ -37,7 +38,7 @@ class Sound:
             self._next = None if self.problem else next(self._frames, None)
 
     def rest(self) -> Iterator[Any]:
-        """What the encoder still holds."""
+        """The packets that the encoder still holds."""
         if self._stream is not None and not self.problem:
             yield from self._encoded(None)
 
@@ -54,7 +55,7 @@ class Sound:
         self._frames.close()
 
     def _decoded(self) -> Generator[tuple[float, Any], None, None]:
-        """Frames of samples, and when each begins. Damage ends the sound, and `problem` says so."""
+        """Frames of samples, and the time at which each begins. Damage ends the sound, and `problem` describes it."""
         import av
 
         try:

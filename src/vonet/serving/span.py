@@ -30,11 +30,11 @@ def _point(option: str, moment: Moment) -> _Point:
         return _Point(second=float(told[1]))
     if told := re.fullmatch(r"(?:(\d{1,9}):)?(\d{1,9}):(\d+(?:\.\d*)?)", text):
         return _Point(second=3600 * int(told[1] or 0) + 60 * int(told[2]) + float(told[3]))
-    raise BadInput(f"{option} is {text!r}; possible are a frame (250), seconds (4.5s) or a clock (1:30)")
+    raise BadInput(f"{option} is {text!r}; give a frame (250), seconds (4.5s) or a clock time (1:30)")
 
 
 class Span:
-    """rate: frames per second of inputs without times. saw_the_end: whether the last video was read to its end."""
+    """rate: Frames per second of inputs without timestamps. saw_the_end: Whether the last video was read to its end."""
 
     def __init__(self, start: Moment = 0, end: Moment | None = None, every: int = 1, rate: float = 12.0):
         self._start = _point("start", start)
@@ -42,7 +42,7 @@ class Span:
         self._every, self._rate = every, rate
         self.saw_the_end = False
         if every < 1:
-            raise BadInput(f"every {every}th frame was asked for; possible are 1 (all frames) and above")
+            raise BadInput(f"every is {every}; it must be 1 (all frames) or more")
         if not rate > 0:
             raise BadInput(f"{rate} frames per second were asked for; it must be more than 0")
         for empty in ("frame", "second"):
@@ -51,8 +51,8 @@ class Span:
                 raise BadInput(f"from {start} to {end} there is no frame: the end must come after the start")
 
     def frames(self, video: Video) -> Iterator[Shown]:
-        """The wanted frames, each with a time. Frames in between are decoded, for others need them, but not made into
-        pixels."""
+        """The selected frames, each with a time. Frames in between are decoded, because others depend on them, but not
+        converted to pixels."""
         first, length = None, 0
         for shown in video.watch():
             length += 1
@@ -75,7 +75,7 @@ class Span:
         return video.rate or self._rate
 
     def expected_length(self, video: Video) -> int | None:
-        """How many frames there will be, as far as one knows."""
+        """Expected number of frames, if it is known."""
         length = video.expected_length
         if length is None:
             return None

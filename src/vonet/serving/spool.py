@@ -19,7 +19,7 @@ from vonet.serving.tracks import Track, without
 
 @dataclass(frozen=True)
 class FoundFrame:
-    """A frame and its objects, as files show them."""
+    """A frame and its objects, as writers get them."""
 
     number: int  # as in the video, from 0
     seconds: float  # after the video's first frame
@@ -31,7 +31,7 @@ class FoundFrame:
 
 
 class Spool:
-    """A temporary file beside the results, since the system's own folder for such files may be in memory."""
+    """Stores frames in a temporary file beside the results, because the system's temporary folder may be in memory."""
 
     def __init__(self, folder: Path):
         self._file = tempfile.TemporaryFile(dir=folder)  # noqa: SIM115  # closed in `close`

@@ -1,4 +1,4 @@
-"""Tracks: position and history of each object. Only sums are kept, so a video may be of any length."""
+"""Tracks: position and history of each object. Only sums are stored, so a video may have any length."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from vonet.interface import Extent, background_ids, border_counts
 
 @dataclass(frozen=True)
 class Track:
-    """An object in the frame where it was last seen. Frames are numbered as in the video, from 0."""
+    """An object in the last frame where it was visible. Frames are numbered as in the video, from 0."""
 
     id: int
     box: tuple[int, int, int, int]  # left, top, width and height, in pixels
@@ -30,8 +30,8 @@ class Track:
 
 @dataclass(frozen=True)
 class Row:
-    """A segment over the whole video: a line of the table. Areas and lengths are shares of the picture and of its
-    diagonal, so that videos of all sizes compare."""
+    """A segment over the whole video: one line of the table. Areas and lengths are relative to the picture's area and
+    diagonal, so that videos of all sizes can be compared."""
 
     id: int
     first: int
@@ -66,11 +66,11 @@ class _Sums:
 
 
 GRID = 64
-"""Rows and columns, at most, of the grid on which it is seen how thin a segment is."""
+"""Largest number of rows and columns of the grid on which the thickness of a segment is measured."""
 
 
 class Tracks:
-    """Grows with the number of slots, not of frames."""
+    """Statistics of all tracks; memory grows with the number of slots, not of frames."""
 
     def __init__(self) -> None:
         self._sums: dict[int, _Sums] = {}
@@ -84,7 +84,8 @@ class Tracks:
         confidences: Float[np.ndarray, " K"],
         seen: tuple[slice, slice] = (slice(None), slice(None)),
     ) -> list[Track]:
-        """Those seen in this frame, by id. `seen`: the rows and columns that the model saw; their border counts."""
+        """The tracks that are visible in this frame, by id. `seen`: Rows and columns that the model saw; their border
+        counts as the frame's border."""
         self.frames += 1
         areas = _areas(ids)
         sides = border_counts(ids[seen], len(areas) - 1)
@@ -105,11 +106,11 @@ class Tracks:
         return found
 
     def table(self) -> list[Row]:
-        """All that were ever seen, by id."""
+        """All tracks that were ever visible, by id."""
         return [_row(one, sums) for one, sums in sorted(self._sums.items())]
 
     def background(self) -> frozenset[int]:
-        """The ids that are background, by the frames so far."""
+        """The ids that are background, judged by the frames so far."""
         frames = max(1, self.frames)
         extents = {}
         for one, sums in self._sums.items():
@@ -119,7 +120,7 @@ class Tracks:
 
 
 def without(ids: Integer[np.ndarray, "H W"], left_out: Collection[int]) -> Integer[np.ndarray, "H W"]:
-    """The same ids, with 0 in place of those that are left out."""
+    """The ids with 0 in place of those that are left out."""
     if not left_out:
         return ids
     kept = np.arange(int(ids.max(initial=0)) + 1, dtype=ids.dtype)
@@ -128,7 +129,7 @@ def without(ids: Integer[np.ndarray, "H W"], left_out: Collection[int]) -> Integ
 
 
 def _areas(ids: Integer[np.ndarray, "H W"]) -> Integer[np.ndarray, " ids"]:
-    """How many pixels each id has. Row by row or so: numpy counts in eight bytes per pixel."""
+    """Number of pixels of each id. Counted in blocks of rows, because numpy needs eight bytes per pixel."""
     rows = max(1, 100_000 // ids.shape[1])
     largest = int(ids.max())
     strips = (ids[top : top + rows].ravel() for top in range(0, len(ids), rows))
@@ -136,8 +137,8 @@ def _areas(ids: Integer[np.ndarray, "H W"]) -> Integer[np.ndarray, " ids"]:
 
 
 def _cores(ids: Integer[np.ndarray, "H W"], largest: int) -> tuple[np.ndarray, np.ndarray]:
-    """How many points of a coarse grid each id has, and how many of them lie inside: with all eight neighbours of the
-    same id. What lies beyond the frame counts as the same."""
+    """Number of points of a coarse grid for each id, and how many of them lie inside, which means that all eight
+    neighbours have the same id. Points beyond the frame count as the same id."""
     rows, columns = (np.linspace(0, n - 1, min(n, GRID)).round().astype(int) for n in ids.shape)
     coarse = ids[rows[:, None], columns]
     around = np.pad(coarse, 1, mode="edge")
@@ -190,7 +191,7 @@ def _row(one: int, sums: _Sums) -> Row:
 
 
 def spoken(rows: Sequence[Row]) -> str:
-    """The table for people."""
+    """The tracks as a table for people."""
     lines: list[tuple[str, ...]] = [("id", "frames", "from", "to", "mean area", "confidence", "path", "at border")]
     for row in rows:
         shares = [f"{100 * share:.1f} %" for share in (row.mean_area, row.mean_confidence)]

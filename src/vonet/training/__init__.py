@@ -1,1 +1,1 @@
-"""Training. Only `run` and `callbacks` know experiments; the rest knows models by their contract."""
+"""Training. Only `run` and `callbacks` use experiments; the other modules know models only through their interface."""

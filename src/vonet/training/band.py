@@ -1,11 +1,12 @@
-"""The band in which the loss of a training stays, to tell checkpoints from before a divergence from those after it.
+"""The usual range ("band") of a training's loss, which separates checkpoints before a divergence from those after it.
 
-The band ends at median + 10 * max(|median|, q90 - q10) of the last 100 losses that were inside it; these are weighted
-sums, as the optimiser sees them. A loss above that end, or one that is not finite, is outside and does not move the
-band, so a diverged training never becomes the rule. The first 10 losses have a wider band, up to 1,000 times the
-largest of them (and at least 1,000), because a training may begin anywhere. Lower losses are always inside.
+The upper end of the band is median + 10 * max(|median|, q90 - q10) of the last 100 losses inside it. Losses are the
+weighted sums that the optimiser minimises. A loss above that end, or one that is not finite, is outside and does not
+change the band, so the losses of a diverged training never become normal. The first 10 losses have a wider band, up to
+1,000 times the largest of them (and at least 1,000), because initial losses can have any size. Lower losses are always
+inside.
 
-The band only watches: it changes no number of the training.
+The band only observes: it does not affect the training.
 """
 
 from __future__ import annotations
@@ -16,13 +17,13 @@ from collections import deque
 from typing import Any
 
 WINDOW, FIRST = 100, 10
-"""Losses that the band remembers, and those after which it is known."""
+"""Number of losses that the band remembers, and number of losses after which it is known."""
 WIDTH, FIRST_WIDTH = 10.0, 1_000.0
 
 
 class LossBand:
-    """`calm_since`: the update since which every loss was inside; `left_at`: the update whose loss ended that, as long
-    as losses stay outside. None where there is none."""
+    """`calm_since`: Update since which every loss was inside; `left_at`: update at which losses left the band, while
+    they stay outside. None if there is no such update."""
 
     def __init__(self) -> None:
         self._inside: deque[float] = deque(maxlen=WINDOW)
@@ -39,7 +40,7 @@ class LossBand:
         return median + WIDTH * max(abs(median), tenths[-1] - tenths[0])
 
     def note(self, update: int, loss: float) -> None:
-        """The loss of the parameters after this many updates."""
+        """Adds the loss of the parameters after this many updates."""
         if not math.isfinite(loss) or (self._inside and loss > self.end):
             self.left_at = update if self.left_at is None else self.left_at
             return
@@ -48,8 +49,8 @@ class LossBand:
             self.calm_since, self.left_at = update, None
 
     def confirms(self, update: int) -> bool:
-        """Whether the parameters after this many updates are good: their loss was inside, and every later one too, up
-        to now or until losses left the band."""
+        """Whether the parameters after this many updates are good: their loss was inside the band, and so were all
+        later losses until now or until losses left the band."""
         if self.calm_since is None or update < self.calm_since:
             return False
         return self.left_at is None or update < self.left_at

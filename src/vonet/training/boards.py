@@ -1,4 +1,4 @@
-"""TensorBoard and Weights & Biases beside the run's own log: the same numbers, and the pictures of the masks."""
+"""Logs to TensorBoard and Weights & Biases the same numbers as the run's own log, and the pictures of the masks."""
 
 from __future__ import annotations
 
@@ -11,12 +11,12 @@ from vonet.writing import written_aside
 
 MASKS = "masks"
 WANDB_ID = "wandb-id.txt"
-"""Beside the run's log: a resumed run goes on under the same name."""
+"""File beside the run's log, with which a resumed run continues under the same name."""
 
 
 @runtime_checkable
 class Board(Protocol):
-    """Where numbers and pictures of a training are shown."""
+    """A service that shows numbers and pictures of a training."""
 
     def numbers(self, update: int, values: Mapping[str, float]) -> None: ...
 
@@ -27,7 +27,7 @@ class Board(Protocol):
 
 
 class TensorBoard:
-    """RUN/tensorboard. Goes on after `update`: what an earlier process wrote of later updates is hidden."""
+    """RUN/tensorboard. Continues after `update`: later entries of an earlier process are hidden."""
 
     def __init__(self, out: Path, update: int):
         try:
@@ -52,8 +52,8 @@ class TensorBoard:
 
 
 class WeightsAndBiases:
-    """A run of wandb, whose files lie in RUN/wandb. Project, account and mode are wandb's own settings: the environment
-    variables WANDB_PROJECT, WANDB_ENTITY and WANDB_MODE (offline: nothing leaves the machine)."""
+    """Logs to a run of wandb, whose files are in RUN/wandb. Project, account and mode are wandb's own settings: the
+    environment variables WANDB_PROJECT, WANDB_ENTITY and WANDB_MODE (offline: nothing leaves the machine)."""
 
     def __init__(self, out: Path, about: Mapping[str, Any]):
         try:

@@ -1,8 +1,9 @@
-"""What a run shows besides updates: progress, log, scores and pictures. One class each; the run itself saves.
+"""The outputs of a run besides checkpoints: progress, log, scores and pictures. Each is one class; the run itself
+writes checkpoints.
 
-A run calls its callbacks in order: `updated` after every update, `saving` before a checkpoint, `evaluated` every so
-many updates and at the end, `closed` when it is over. A disk that refuses a line of the log or a picture does not stop
-the training.
+A run calls its callbacks in order: `updated` after every update, `saving` before a checkpoint, `evaluated` at regular
+intervals and at the end, `closed` when the run is over. If the disk refuses a line of the log or a picture, training
+continues.
 """
 
 from __future__ import annotations
@@ -37,35 +38,36 @@ Entry = dict[str, Any]
 
 @runtime_checkable
 class Observed(Protocol):
-    """What callbacks read of a run (`training.run.Run`)."""
+    """The attributes of a run that callbacks use (`training.run.Run`)."""
 
     training: Training
     updates: int
-    """Where the training ends."""
+    """Number of updates at which the training ends."""
     seconds: float
-    """Of training so far, resumed parts included."""
+    """Seconds of training so far, including resumed parts."""
     stepping: float
-    """Seconds of the updates of this process."""
+    """Seconds that updates of this process took."""
 
 
 class Callback:
-    """Does nothing; each kind overrides what it needs."""
+    """A callback that does nothing; subclasses override the methods that they need."""
 
     def updated(self, run: Observed, found: Update) -> None:
         """After an update."""
 
     def evaluated(self, run: Observed, found: Update | None) -> None:
-        """When scores and pictures are due; `found` is None if the last update was in an earlier process."""
+        """Called when scores and pictures are due; `found` is None if the last update was in an earlier process."""
 
     def saving(self, run: Observed) -> None:
-        """Before a checkpoint is written."""
+        """Called before a checkpoint is written."""
 
     def closed(self, run: Observed) -> None:
-        """When the run is over."""
+        """Called when the run is over."""
 
 
 class Progress(Callback):
-    """A line on the terminal, or now and then a line in a log file: losses, scores, time left."""
+    """A progress line with losses, scores and remaining time: updated in place on a terminal, printed now and then in a
+    log file."""
 
     def __init__(self, updates: int, done: int, minutes: float | None):
         self.updates, self.done, self.minutes = updates, done, minutes
@@ -73,7 +75,7 @@ class Progress(Callback):
 
     @cached_property
     def bar(self) -> tqdm:
-        """Begun when it is first needed: another bar may come before it (the replay rollout)."""
+        """The progress bar, created on first use, because another bar may come before it (the replay rollout)."""
         return tqdm(total=self.updates, initial=self.done, unit="update", mininterval=seconds_between_lines())
 
     def say(self, sentence: str) -> None:
@@ -99,7 +101,7 @@ class Progress(Callback):
 
 
 class Logging(Callback):
-    """RUN/log.jsonl, and the boards that were asked for."""
+    """Writes RUN/log.jsonl, and logs to the selected boards."""
 
     def __init__(self, log: Log, every: int, progress: Progress, boards: Sequence[Board] = ()):
         self.log, self.every, self.progress, self.boards = log, every, progress, boards
@@ -133,7 +135,7 @@ class Logging(Callback):
 
 
 class Scoring(Callback):
-    """Scores on the same few validation videos each time, and the alarm for collapsed masks."""
+    """Scores the same few validation videos each time, and warns about collapsed masks."""
 
     def __init__(self, videos: Sequence[Video], progress: Progress, write: Callable[[Entry], None]):
         self.videos, self.progress, self.write = videos, progress, write
@@ -156,8 +158,8 @@ class Scoring(Callback):
 
 
 class Drawing(Callback):
-    """RUN/pictures: masks of the same few videos each time, also for the boards; RUN/curves.png: losses and scores so
-    far."""
+    """Writes masks of the same few videos to RUN/pictures and the boards, and losses and scores so far to
+    RUN/curves.png."""
 
     def __init__(
         self,
@@ -189,5 +191,5 @@ def reference_scores(model: Any, videos: Sequence[Video]) -> dict[str, dict[str,
 
 
 def seconds_between_lines() -> float:
-    """Between two states of a progress line; a log file wants fewer than a terminal."""
+    """Seconds between updates of the progress line; longer for a log file than for a terminal."""
     return 0.5 if sys.stderr.isatty() else 30.0

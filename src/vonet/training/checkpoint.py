@@ -35,8 +35,8 @@ def save(
     keep: int = 2,
     good: Mapping[str, int] | None = None,
 ) -> Path:
-    """Write a checkpoint; all processes call this together. Only the last `keep` are kept, and the `good` one: its
-    update, and how many processes wrote it."""
+    """Write a checkpoint; all processes call this together. Only the last `keep` checkpoints and the `good` one are
+    kept; `good` gives its update and its number of processes."""
     tensors, facts = memory
     path = _file(run, facts["update"], processes)
     save_tensors(path, tensors, {"facts": json.dumps(facts)})
@@ -56,7 +56,7 @@ def _point_to(run: Path, description: Mapping[str, Any]) -> None:
 
 
 def _updates(run: Path) -> list[int]:
-    """Those of which there are checkpoints, complete or not."""
+    """The updates with a checkpoint, complete or not."""
     return sorted({int(file.name[:8]) for file in (run / FOLDER).glob("[0-9]*.safetensors")})
 
 
@@ -67,7 +67,7 @@ def _remove(run: Path, updates: Iterable[int | None]) -> None:
 
 
 def mark_good(run: Path, good: Mapping[str, int] | None) -> None:
-    """Name the good checkpoint, for a training that ends without saving. Only for the first process."""
+    """Name the good checkpoint, for a training that ends without saving. Only the first process calls this."""
     found = latest(run)
     if found is not None:
         _point_to(run, {**found, "good": good})
@@ -89,7 +89,7 @@ def go_back(run: Path, about: Mapping[str, Any], processes: Processes) -> None:
 
 
 def latest(run: Path) -> dict[str, Any] | None:
-    """The description of the last complete checkpoint; None where there is none."""
+    """The description of the last complete checkpoint; None if there is none."""
     path = run / FOLDER / LATEST
     try:
         found = json.loads(path.read_text(encoding="utf-8"))
@@ -103,7 +103,7 @@ def latest(run: Path) -> dict[str, Any] | None:
 
 
 def _is_description(found: object) -> bool:
-    """Whether it has the values that reading it relies on. Older checkpoints lack some texts."""
+    """Whether it has the values that reading a checkpoint needs. Older checkpoints lack some of the text entries."""
     if not isinstance(found, dict):
         return False
     numbers = all(type(found.get(name)) is int and 0 <= found[name] < 10**8 for name in ("update", "processes"))
@@ -116,7 +116,7 @@ def _is_description(found: object) -> bool:
 
 
 def load(run: Path, processes: Processes) -> list[Memory]:
-    """This process's part of the last checkpoint; the parts of all where another number of processes wrote it."""
+    """This process's part of the last checkpoint, or all parts if another number of processes wrote it."""
     found = latest(run)
     if found is None:
         raise BadInput(f"{run} holds no checkpoint. Omit --resume to start a new run.")
@@ -135,9 +135,9 @@ def _read(path: Path) -> Memory:
 
 
 def recall(training: Any, memories: Sequence[Memory], run: Path, of_others: bool = False) -> float:
-    """Restore a training (`loop.Training`) from the parts that `load` read. Returns the seconds that it took so far.
+    """Restore a training (`loop.Training`) from the parts that `load` read. Returns the seconds of training so far.
 
-    of_others: whether another number of processes wrote them.
+    of_others: Whether another number of processes wrote the parts.
     """
     try:
         if of_others:

@@ -1,4 +1,4 @@
-"""How an experiment is trained: updates, batch, losses' weights, optimiser, replay."""
+"""Training options of an experiment: updates, batch, weights of the losses, optimiser, replay."""
 
 from __future__ import annotations
 
@@ -21,17 +21,17 @@ class TrainingConfig:
 
     updates: int
     batch: int
-    """Segments in an update."""
+    """Segments per update."""
     segment: int
-    """Frames in a segment."""
+    """Frames per segment."""
     weights: Mapping[str, Schedule]
     """Weight of each loss. The names must be exactly those of the model's losses."""
     optimizer: OptimizerConfig
     replay: ReplayConfig | None
     """None: each segment is a random window of a video and starts with fresh slots."""
     average: int | None = None
-    """Updates over which the saved and scored weights are averaged (exponentially); more is smoother and later. None:
-    the weights of the last update."""
+    """Number of updates over which the saved and scored weights are averaged (exponentially); more is smoother but lags
+    behind. None: the weights of the last update."""
 
     def __post_init__(self) -> None:
         if self.average is not None and self.average < 1:

@@ -20,7 +20,7 @@ from torch import distributed, nn
 from vonet.errors import BadInput
 
 PATIENCE = timedelta(hours=12)
-"""How long processes wait for each other: one may evaluate, or have longer videos."""
+"""How long processes wait for each other, since one may evaluate or have longer videos."""
 
 
 @dataclass(frozen=True)
@@ -33,11 +33,11 @@ class Processes:
 
     @property
     def is_first(self) -> bool:
-        """Whether it is the process that logs, scores and saves."""
+        """Whether this is the process that logs, scores and saves."""
         return self.rank == 0
 
     def wait(self) -> None:
-        """Until all processes are here."""
+        """Waits until all processes reach this point."""
         if self.count > 1:
             distributed.barrier()
 
@@ -76,11 +76,11 @@ def _lost_a_process(error: RuntimeError) -> bool:
 
 
 def attempt_name(store: distributed.Store, rank: int, count: int) -> str:
-    """A name that all processes of this attempt agree on, and no dead one ever knew.
+    """A name that all processes of this attempt agree on, and that no dead process knew.
 
-    torchrun keeps one store for all attempts, with the addresses of dead processes still in it, so each attempt needs a
-    part of its own. Its number will not do: the machines count restarts differently. So every process says hello with a
-    word of its own, and the first one answers that word, which a dead process's hello cannot pass on.
+    torchrun keeps one store for all attempts, which still has the addresses of dead processes, so each attempt needs
+    its own key prefix. The number of the attempt is not usable, because machines count restarts differently. So every
+    process announces a random word, and the first process answers that word, which a dead process cannot have used.
     """
     word = uuid.uuid4().hex
     store.set(f"hello {rank}", word)
@@ -122,7 +122,7 @@ def all_the_same(number: int, processes: Processes) -> bool:
 
 
 def any_process(here: bool, processes: Processes) -> bool:
-    """Whether it is true in any process, so that all stop together."""
+    """Whether a condition is true in any process, so that all stop together."""
     if processes.count == 1:
         return here
     flag = torch.tensor(float(here), device=processes.device)

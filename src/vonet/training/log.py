@@ -1,4 +1,4 @@
-"""RUN/log.jsonl: a line of JSON for every so many updates and for every evaluation."""
+"""RUN/log.jsonl: one line of JSON at regular intervals of updates and for every evaluation."""
 
 from __future__ import annotations
 
@@ -29,17 +29,18 @@ class Log:
             file.write(json.dumps(entry) + "\n")
 
     def sync(self) -> None:
-        """Wait until the disk holds all lines: before a checkpoint that assumes them."""
+        """Wait until the disk holds all lines, because a checkpoint that is written next refers to them."""
         with disc_refusals(self.path):
             sync_to_disk(self.path)
 
 
 def read(path: Path) -> list[dict[str, Any]]:
-    """The complete lines; a crash or a full disk may have truncated one. A line that is no entry is left out too."""
+    """The complete lines; a crash or a full disk may have truncated one. Lines that are not valid entries are left out
+    too."""
     try:
         text = path.read_text(encoding="utf-8", errors="replace") if path.exists() else ""
     except OSError as error:
-        raise BadInput(f"{path} cannot be read ({error.strerror}): delete it to go on without it") from None
+        raise BadInput(f"{path} cannot be read ({error.strerror}): delete it to continue without it") from None
     entries: list[dict[str, Any]] = []
     for line in text.splitlines():
         try:
@@ -52,7 +53,7 @@ def read(path: Path) -> list[dict[str, Any]]:
 
 
 def _is_entry(entry: object) -> bool:
-    """Whether it has an update and the seconds of training until then, and numbers where numbers belong."""
+    """Whether an entry has an update and its training time in seconds, and numbers where they are expected."""
     if not isinstance(entry, dict) or type(entry.get("update")) is not int or not 0 <= entry["update"] < 2**53:
         return False
     groups = [entry.get(group, {}) for group in GROUPS]
@@ -63,7 +64,7 @@ def _is_entry(entry: object) -> bool:
 
 
 def _is_like(entry: dict[str, Any], earlier: list[dict[str, Any]]) -> bool:
-    """Whether it names the same losses or scores as earlier entries, so that they make curves."""
+    """Whether an entry names the same losses or scores as earlier ones, so that they form curves."""
     for group in ("losses", "scores"):
         before = next((other for other in earlier if group in other), entry)
         if group in entry and entry[group].keys() != before[group].keys():

@@ -22,7 +22,7 @@ from vonet.training.replay import Replay
 from vonet.training.segments import Footage, Memory, Segments, Windows
 
 TOKENS_EVERY = 10
-"""Updates between counts of the token kinds in use: a count costs a forward pass of the dVAE's encoder."""
+"""Updates between counts of the tokens in use, because a count costs a forward pass of the dVAE's encoder."""
 
 
 class NotFinite(BadInput):
@@ -40,9 +40,9 @@ class Update:
     largest_slot: float = 0.0
     """Share of the pixels that the largest slot of a segment takes. Near 1, one slot takes all."""
     token_kinds: int | None = None
-    """Kinds of tokens that occurred in the batch when they were last counted. None: a model without tokens."""
+    """Number of different tokens in the batch when they were last counted. None: a model without tokens."""
     vocabulary: int | None = None
-    """Kinds of tokens that could occur."""
+    """Size of the vocabulary."""
 
 
 class Training:
@@ -119,7 +119,7 @@ class Training:
 
     @torch.no_grad()
     def _average(self) -> None:
-        """Exponentially, and evenly over the updates so far while they are fewer than `average`."""
+        """Averages the parameters exponentially; while there are fewer updates than `average`, evenly."""
         if self.averaged is not None and self.config.average is not None:
             share = 1 / min(self.update, self.config.average)
             torch._foreach_lerp_(list(self.averaged.parameters()), list(self.model.parameters()), share)
@@ -142,14 +142,14 @@ class Training:
         found.largest_slot += area.max(dim=-1).values.mean().item() / self._accumulate
 
     def _check_finite(self, losses: Mapping[str, Tensor]) -> None:
-        """All processes stop together, or the others would wait for this one for ever."""
+        """All processes stop together; otherwise the others would wait for this one for ever."""
         wrong = [name for name, loss in losses.items() if not torch.isfinite(loss).all()]
         if any_process(bool(wrong), self.processes):
             named = f"the loss {' and '.join(map(repr, wrong))}" if wrong else "a loss in another process"
             raise self._not_finite(f"{named} is not finite")
 
     def check_parameters(self) -> None:
-        """Stop before parameters that an update has ruined are saved or scored. They are the same in all processes."""
+        """Stops before non-finite parameters are saved or scored. The parameters are the same in all processes."""
         if not all(torch.isfinite(p).all() for p in self.model.parameters()):
             raise self._not_finite("a parameter is not finite")
 
@@ -175,7 +175,7 @@ class Training:
     # ---- put away and taken up -------------------------------------------------------------------------------------
 
     def remember(self) -> Memory:
-        """All tensors by name, and other values as JSON. Each process stores its own."""
+        """All tensors by name, and other values as JSON. Each process stores its own state."""
         tensors, facts = self.segments.remember()
         stored = {f"segments/{name}": tensor for name, tensor in tensors.items()}
         stored |= {f"model/{name}": tensor for name, tensor in self.model.state_dict().items()}
@@ -189,7 +189,7 @@ class Training:
         return stored, {"update": self.update, "segments": facts, "band": self.band.remember()}
 
     def recall(self, memory: Memory) -> None:
-        """Take up the state that `remember` gave, with the same number of processes."""
+        """Restore the state that `remember` returned, with the same number of processes."""
         parts = self._recall_what_all_share(memory)
         self.segments.recall((parts["segments"], memory[1]["segments"]))
         torch.set_rng_state(parts["random"]["cpu"])
@@ -197,8 +197,8 @@ class Training:
             torch.cuda.set_rng_state(parts["random"]["cuda"])
 
     def recall_of_others(self, memories: Sequence[Memory]) -> None:
-        """Continue what another number of processes did. Parameters and optimiser are theirs, stored replay is dealt
-        out anew, and random numbers start anew."""
+        """Continue a training of another number of processes. Parameters and optimiser are restored, the stored replay
+        is distributed anew, and random numbers start anew."""
         parts = [self._recall_what_all_share(memory) for memory in memories]
         stored = [(part["segments"], facts["segments"]) for part, (_, facts) in zip(parts, memories, strict=True)]
         numbers = np.random.SeedSequence([self._seed, self.processes.rank, self.processes.count, self.update])
@@ -206,7 +206,7 @@ class Training:
         torch.manual_seed(int(numbers.generate_state(1)[0]))
 
     def _recall_what_all_share(self, memory: Memory) -> dict[str, dict[str, Tensor]]:
-        """What is the same in every process. Returns all tensors by the part that they are of."""
+        """Restores the state that is the same in every process. Returns all tensors, grouped by part."""
         tensors, facts = memory
         names = ("segments", "model", "averaged", "optimizer", "random")
         parts: dict[str, dict[str, Tensor]] = {name: {} for name in names}

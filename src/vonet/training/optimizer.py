@@ -46,24 +46,24 @@ class OptimizerConfig:
 
 @dataclass(frozen=True, kw_only=True)
 class RMSpropConfig(OptimizerConfig):
-    """RMSprop, as the authors of SCALOR train."""
+    """Uses RMSprop, as the authors of SCALOR do."""
 
     eps: float = 1e-8
 
 
 class NotFiniteGradient(ArithmeticError):
-    """Training must stop before a step with such a gradient."""
+    """Training must stop before a step with a non-finite gradient."""
 
 
 class Optimizer:
     """Adam or RMSprop with a learning rate and a largest gradient norm for each group of parameters.
 
     Args:
-        config: By the names of the groups.
-        parameters: From `model.parameter_groups()`; the names must be the same.
+        config: Options, with one entry per group name.
+        parameters: From `model.parameter_groups()`; the group names must agree.
 
     Raises:
-        BadInput: If the names differ.
+        BadInput: If the group names differ.
     """
 
     def __init__(self, config: OptimizerConfig, parameters: Mapping[str, list[nn.Parameter]]):
@@ -99,8 +99,8 @@ class Optimizer:
         return norms
 
     def recall(self, moments: Mapping[int, Mapping[str, Tensor]]) -> None:
-        """Continue with these moments, by the number of the parameter. They get its order in memory, which a checkpoint
-        loses: the fused rule reads both side by side without looking at their strides."""
+        """Continue with these moments, indexed by the number of the parameter. They get the parameter's memory format,
+        which a checkpoint loses: the fused optimiser reads both in memory order and ignores their strides."""
         parameters = [p for group in self.rule.param_groups for p in group["params"]]
         state = {
             number: {name: ordered_like(parameters[number], tensor) for name, tensor in of_parameter.items()}
@@ -110,7 +110,7 @@ class Optimizer:
 
 
 def _norm(gradients: list[Tensor]) -> float:
-    """Of all of them together."""
+    """The joint norm of all gradients."""
     if not gradients:
         return 0.0
     norm = torch.linalg.vector_norm(torch.stack(torch._foreach_norm(gradients))).item()
@@ -120,7 +120,7 @@ def _norm(gradients: list[Tensor]) -> float:
 
 
 def ordered_like(parameter: Tensor, values: Tensor) -> Tensor:
-    """The values in the parameter's order in memory, where they have its shape."""
+    """The values in the parameter's memory format, if they have its shape."""
     if values.shape != parameter.shape or values.stride() == parameter.stride():
         return values
     return torch.empty_like(parameter, dtype=values.dtype).copy_(values)

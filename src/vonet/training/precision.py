@@ -20,14 +20,14 @@ from vonet.training.distributed import Processes, any_process
 Precision = Literal["float32", "bfloat16"]
 Choice = Literal["auto", "float32", "bfloat16"]
 WORTH_IT = 1.1
-"""With less gain than this, `auto` stays with float32."""
+"""Smallest speed-up for which `auto` chooses bfloat16."""
 SEGMENTS = 8
-"""The probe's batch has at most this many."""
+"""Largest number of segments in the batch of the speed test."""
 
 
 def choose(choice: Choice, model: Any, config: TrainingConfig, processes: Processes) -> Precision:
-    """The precision to train in. `auto` takes bfloat16 where forward and backward pass of the model gain from it; all
-    processes take the same."""
+    """Chooses the precision for training. `auto` selects bfloat16 if the forward and backward pass of the model are
+    faster in it; all processes use the same."""
     check_choice("precision", choice, Choice)
     possible = can_compute_bfloat16(processes.device)
     if choice == "bfloat16" and not possible:
@@ -39,14 +39,15 @@ def choose(choice: Choice, model: Any, config: TrainingConfig, processes: Proces
 
 
 def can_compute_bfloat16(device: str) -> bool:
-    """On CPUs only if they have instructions for it: without them torch may crash or take many times as long."""
+    """On CPUs bfloat16 needs hardware instructions: without them torch may crash or take many times as long."""
     if device != "cpu":
         return torch.cuda.is_bf16_supported(including_emulation=False)
     return bool(getattr(torch.cpu, "_is_avx512_bf16_supported", bool)())
 
 
 def gain(model: Any, config: TrainingConfig, device: str, rounds: int = 2) -> float:
-    """How many times as fast a copy of the model learns from random frames in bfloat16. No random number is used up."""
+    """Speed-up of bfloat16 over float32, measured on a copy of the model with random frames. The state of the random
+    generators is restored."""
     batch, learner = min(config.batch, SEGMENTS), copy.deepcopy(model).train()
     seconds: dict[bool, list[float]] = {False: [], True: []}
     with torch.random.fork_rng(devices=[] if device == "cpu" else [device]):
@@ -60,7 +61,7 @@ def gain(model: Any, config: TrainingConfig, device: str, rounds: int = 2) -> fl
 
 
 def _seconds(model: Any, clip: Clip, half: bool) -> float:
-    """Of a forward and backward pass: CPU time on a CPU, because others may use it too."""
+    """Time of a forward and backward pass: CPU time on a CPU, because other programs may use it too."""
     device = clip.frames.device.type
     clock = time.process_time if device == "cpu" else _synchronised
     begin = clock()

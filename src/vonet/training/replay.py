@@ -46,7 +46,7 @@ class ReplayConfig:
             raise BadInput(f"{self}: beginnings is a share, from 0 to 1")
 
     def share(self, processes: int) -> ReplayConfig:
-        """The share of one of several processes."""
+        """The share of one of several processes in the replay options."""
         return replace(
             self,
             videos=max(1, self.videos // processes),
@@ -55,7 +55,8 @@ class ReplayConfig:
 
 
 class Replay:
-    """All videos of the rollout advance together, so they share one frame count. The buffer is a ring over time."""
+    """All videos of the rollout advance together, so they share one frame count. The buffer is a ring buffer over
+    time."""
 
     def __init__(self, config: ReplayConfig, footage: Footage, rng: np.random.Generator):
         self.config, self._footage, self._rng = config, footage, rng
@@ -102,7 +103,7 @@ class Replay:
         self.watched_frames += 1
 
     def _next_video(self) -> int:
-        """All videos in random order, then in another random order, and so on."""
+        """An endless sequence of videos: all in random order, then all in another random order, and so on."""
         if not self._to_watch:
             self._to_watch = self._rng.permutation(len(self._footage)).tolist()
         return self._to_watch.pop()
@@ -151,7 +152,8 @@ class Replay:
     def _begin_with_videos(
         self, watchers: Int[np.ndarray, " B"], starts: Int[np.ndarray, " B"], earliest: int, count: int
     ) -> None:
-        """Move some of the segments to where a video begins, among the `count` possible starts from `earliest` on."""
+        """Moves some of the segments so that they start where a video begins, among the `count` possible starts from
+        `earliest` on."""
         moved = np.flatnonzero(self._rng.random(len(watchers)) < self.config.beginnings)
         times = earliest + np.arange(count)
         of_watcher, of_time = np.nonzero(self._begins[:, times % self.config.length])
@@ -182,7 +184,7 @@ class Replay:
         self._check_recalled()
 
     def _check_recalled(self) -> None:
-        """Refuse references to videos and frames that do not exist, which would end the training much later."""
+        """Refuse references to videos or frames that do not exist; otherwise training would fail much later."""
         lengths = self._footage.lengths
         filled = min(self.watched_frames, self.config.length)
         if type(self.watched_frames) is not int or self.watched_frames < 0:
@@ -202,8 +204,8 @@ class Replay:
             raise BadInput("the states in the replay buffer are not those of its frames")
 
     def recall_of_others(self, memories: Sequence[Memory], rank: int, rng: np.random.Generator) -> None:
-        """The videos of all rollouts in a row, dealt out to the processes one after the other; where there are fewer
-        than before, some are dealt out twice."""
+        """Joins the videos of all rollouts and distributes them among the processes in order; if there are too few,
+        some are used twice."""
         joined = {name: torch.cat([tensors[name] for tensors, _ in memories]) for name in memories[0][0]}
         rows = (rank * self.config.videos + np.arange(self.config.videos)) % len(joined["_video"])
         facts = {**memories[0][1], "to_watch": [], "random": random_state(rng)}
@@ -218,14 +220,14 @@ def _below(prefix: str, tensors: dict[str, Tensor]) -> dict[str, Tensor]:
 
 
 def _remembered(state: State) -> dict[str, Tensor]:
-    """The tensors of a state that are stored; noise is drawn again when needed."""
+    """The tensors of a state that are stored; noise is not stored but drawn again."""
     return {f.name: getattr(state, f.name).detach() for f in fields(state) if f.name not in state.drawn}  # type: ignore
 
 
 def _ranges(
     videos: Int[np.ndarray, "B S"], frames: Int[np.ndarray, "B S"], begins: Bool[np.ndarray, "B S"]
 ) -> list[tuple[int, int, int]]:
-    """Which frames of which videos to read: a segment is one range, or more where videos begin in it."""
+    """The frames to read, by video: a segment is one range, or several if a video begins inside it."""
     found = []
     for video, frame, begin in zip(videos.tolist(), frames.tolist(), begins.tolist(), strict=True):
         cuts = [0, *(i for i in range(1, len(begin)) if begin[i]), len(begin)]

@@ -1,7 +1,7 @@
-"""`vonet train` as a function: an experiment and videos in, a run out.
+"""`vonet train` as a function: trains an experiment on videos and writes a run.
 
-RUN/model.safetensors and config.json are what a user loads. log.jsonl, curves.png and pictures/ show the training.
-`--resume` reads checkpoints/.
+Users load RUN/model.safetensors and config.json; log.jsonl, curves.png and pictures/ show the training. `--resume`
+reads checkpoints/.
 """
 
 from __future__ import annotations
@@ -46,10 +46,10 @@ from vonet.training.segments import Footage
 from vonet.writing import DiscRefusal, only_writer, remove_abandoned
 
 MAY_CHANGE = ("experiment.training.optimizer.groups.", "experiment.training.optimizer.largest ")
-"""Options that may be other ones when a run goes back to its good checkpoint: learning rates and clipping."""
+"""Options that may change when a run goes back to its good checkpoint: learning rates and clipping."""
 
 SCRATCH = "scratch"
-"""In place of weights to start from: random ones."""
+"""Stands for random initial weights."""
 
 
 @dataclass(frozen=True)
@@ -86,13 +86,13 @@ class TrainOptions:
             if value is not None and not value > 0:
                 raise BadInput(f"{name.replace('_', '-')} is {value}; it must be more than 0")
         if self.seed < 0:
-            raise BadInput(f"the seed is {self.seed}; possible are 0 and above")
+            raise BadInput(f"the seed is {self.seed}; it must be 0 or more")
         if self.precision is not None:
             check_choice("precision", self.precision, Choice)
 
 
 BackTo = Literal["good"]
-"""Where a run resumes, if not from its last checkpoint: the last one from before the loss left its band."""
+"""Where a run resumes, if not from its last checkpoint: the last checkpoint before the loss left its band."""
 
 
 def train(
@@ -103,8 +103,8 @@ def train(
     resume: bool = False,
     back_to: BackTo | None = None,
 ) -> None:
-    """Train until the updates or minutes are done or a signal asks to stop, then save. Refuses a folder into which
-    another process trains."""
+    """Train until the updates or minutes are done or a signal asks to stop, then save. Refuses a folder to which
+    another process is writing a run."""
     if back_to is not None:
         check_choice("back-to", back_to, BackTo)
         if not resume:
@@ -118,7 +118,7 @@ def train(
 
 @contextmanager
 def _only_training(out: Path, processes: Processes) -> Iterator[None]:
-    """The first process holds the run's folder for all of them; if it is refused, all end."""
+    """The first process locks the run's folder for all processes; if it cannot, all of them end."""
     with ExitStack() as held:
         refusal: BadInput | None = None
         if processes.is_first:
@@ -132,7 +132,7 @@ def _only_training(out: Path, processes: Processes) -> Iterator[None]:
 
 
 def trainable(experiment: Experiment) -> TrainingConfig:
-    """How the experiment is trained; refuses a method without parameters."""
+    """The training options of the experiment; refuses a method without parameters."""
     if experiment.training is None:
         raise BadInput(
             f"{experiment.name} has no parameters to train: use it as it is, with vonet evaluate {experiment.name} "
@@ -142,7 +142,7 @@ def trainable(experiment: Experiment) -> TrainingConfig:
 
 
 def train_to_the_end(experiment: Experiment, data: Path, out: Path, options: TrainOptions) -> bool:
-    """Start or resume the run in `out`. False if it was complete already."""
+    """Start or resume the run in `out`. Returns False if the run was already complete."""
     updates = options.updates or trainable(experiment).updates
     done = updates_done(out)
     if done < updates:
@@ -151,13 +151,14 @@ def train_to_the_end(experiment: Experiment, data: Path, out: Path, options: Tra
 
 
 def updates_done(out: Path) -> int:
-    """At which update the run in `out` is; 0 where there is none."""
+    """Number of updates of the run in `out`; 0 if there is none."""
     return (checkpoint.latest(out) or {"update": 0})["update"]
 
 
 def _restarted(out: Path, processes: Processes) -> bool:
-    """Whether torchrun restarted these processes after one died, and a checkpoint exists. Only the machine on which it
-    died counts a restart, and a shared folder may show a new file late, so one process that knows of it is enough."""
+    """Whether torchrun restarted these processes after one died, and a checkpoint exists. Only the machine on which a
+    process died counts a restart, and a shared folder may show a new file late, so one process that knows about the
+    restart is enough."""
     found = checkpoint.latest(out)
     counted = int(os.environ.get("TORCHELASTIC_RESTART_COUNT", "0")) > 0
     ours = found is not None and found.get("job", "") == _job()
@@ -165,12 +166,13 @@ def _restarted(out: Path, processes: Processes) -> bool:
 
 
 def _job() -> str:
-    """The name of the torchrun that started this process: it restarts its own runs only."""
+    """An id of the torchrun that started this process, which restarts only its own runs."""
     return os.environ.get("TORCHELASTIC_RUN_ID", "")
 
 
 class Run:
-    """A training on disk: begun or resumed, looped, saved. Callbacks show, log, score and draw (callbacks.py)."""
+    """A training with its folder: started or resumed, trained, saved. Callbacks show, log, score and draw
+    (callbacks.py)."""
 
     def __init__(
         self,
@@ -279,7 +281,7 @@ class Run:
             )
 
     def learn(self, stop: dict[str, bool]) -> None:
-        """The loop. Saves at its end, when asked to stop, and every few minutes."""
+        """The loop. Saves at the end, when a signal asks to stop, and every few minutes."""
         try:
             self._loop(stop)
         except NotFinite as error:
@@ -318,8 +320,8 @@ class Run:
             getattr(callback, what)(self, found)
 
     def _begin(self, stop: dict[str, bool]) -> bool:
-        """The replay rollout before the first update. False if the time is up or a signal asks to stop meanwhile; then
-        nothing is saved, because nothing was trained."""
+        """The replay rollout before the first update. Returns False if the time is up or a signal asks to stop
+        meanwhile; then nothing is saved, because nothing was trained."""
         frames = tqdm(
             range(self.training.segments.frames_to_begin),
             desc="replay rollout",
@@ -350,7 +352,7 @@ class Run:
         return found
 
     def _way_back(self) -> str:
-        """What to do after a divergence: which checkpoint is from before it."""
+        """Advice after a divergence: the checkpoint from before it."""
         good = self._good_checkpoint()
         if self.processes.is_first and self._saved is not None:
             checkpoint.mark_good(self.out, good)
@@ -367,8 +369,8 @@ class Run:
         )
 
     def _good_checkpoint(self) -> dict[str, int] | None:
-        """The last checkpoint whose parameters gave a loss inside the band, in all processes. The last saved one is
-        good only if the updates after it say so (band.py)."""
+        """The last checkpoint whose parameters had a loss inside the band, in all processes. The last saved checkpoint
+        is good only if the updates after it confirm it (band.py)."""
         if self._saved is None:
             return None
         doubtful = not self.training.band.confirms(self._saved["update"])
@@ -379,7 +381,8 @@ class Run:
         return any_process(minutes is not None and self.seconds >= 60 * minutes, self.processes)
 
     def _save(self, must: bool) -> None:
-        """If the disk fills up, training warns and continues without that checkpoint; at the end it is an error."""
+        """If the disk fills up, training warns and continues without that checkpoint; at the end of training this is an
+        error."""
         try:
             self.save()
         except DiscRefusal as error:
@@ -388,7 +391,7 @@ class Run:
             self.progress.say(f"not saved: {error}")
 
     def save(self) -> None:
-        """A checkpoint of all processes, and the weights that a user loads."""
+        """Writes a checkpoint of all processes, and the weights that a user loads."""
         for callback in self.callbacks:
             callback.saving(self)
         tensors, facts = self.training.remember()
@@ -405,14 +408,14 @@ class Run:
 
 
 def _as_trained(experiment: Experiment, videos: Videos) -> Experiment:
-    """With what the training videos decide: how they came to the model's size, and whether they have colours."""
+    """The experiment with properties of the training videos: how they were resized, and whether they are grey."""
     made_by = videos.made_by
     fit = made_by.get("fit") if made_by.get("size") else None
     return replace(experiment, fit=fit or experiment.fit, grey=are_grey(videos))
 
 
 def _validation(videos: Videos, count: int) -> list[Video]:
-    """The first few videos to score; none where the data have no validation split with true ids."""
+    """The first few validation videos, for scoring; empty if the data have no validation split with true ids."""
     if "validation" not in videos.splits:
         return []
     chosen = videos.in_split("validation")
@@ -420,13 +423,13 @@ def _validation(videos: Videos, count: int) -> list[Video]:
 
 
 def _shown(videos: Videos, training: Videos, count: int) -> list[Video]:
-    """The videos whose masks are drawn: of the validation split where there is one, labelled or not."""
+    """The videos whose masks are drawn: from the validation split if there is one, with or without true ids."""
     chosen = videos.in_split("validation") if "validation" in videos.splits else training
     return [chosen[i] for i in range(min(count, len(chosen)))]
 
 
 def _fingerprint(videos: Videos) -> str:
-    """Changes when the training videos do, by name or length."""
+    """A fingerprint that changes with the names or lengths of the training videos."""
     names = "\n".join(f"{video.name} {len(video)}" for video in videos)
     return f"{len(videos)} videos, {hashlib.sha256(names.encode()).hexdigest()[:12]}"
 
@@ -434,7 +437,7 @@ def _fingerprint(videos: Videos) -> str:
 def _check_same(
     found: Mapping[str, Any] | None, about: Mapping[str, Any], out: Path, may_change: tuple[str, ...] = ()
 ) -> None:
-    """may_change: beginnings of the names of options that need not be the same."""
+    """may_change: Prefixes of options that need not agree."""
     if found is None:
         raise BadInput(f"{out} holds no checkpoint. Omit --resume to start a new run.")
     found = {"precision": "float32", **found}  # older checkpoints do not say
@@ -449,7 +452,7 @@ def _check_same(
 
 
 def _decisive(about: Mapping[str, Any]) -> dict[str, Any]:
-    """Without what an experiment only tells of itself, such as its cost."""
+    """Only the parts of an experiment that affect the training, without descriptive ones such as its cost."""
     experiment = about["experiment"] or {}
     return {**about, "experiment": {part: experiment.get(part) for part in ("name", "model", "training")}}
 
@@ -463,8 +466,8 @@ def _differences(old: Any, new: Any, path: str) -> Iterator[str]:
 
 
 def _begin_with(model: Any, path: Path | str) -> list[str]:
-    """Copy the weights at `path` into the model. Returns the parts of the model that they lack, which stay as they are;
-    weights that the model has no place for are refused."""
+    """Copy the weights at `path` into the model. Returns the parts of the model that the weights lack, which keep their
+    initial values; weights that do not fit the model are refused."""
     other, _ = weights.load(path)
     try:
         missing, unexpected = model.load_state_dict(other.state_dict(), strict=False)

@@ -1,6 +1,6 @@
 """Sources of training segments: random windows of videos with fresh slots.
 
-`Replay` (replay.py) is the other source. Both have their own random numbers, read only the frames they need, and are
+`Replay` (replay.py) is the other source. Both have their own random numbers, read only the frames they need, and can be
 stored and restored exactly (`remember`, `recall`).
 """
 
@@ -29,7 +29,7 @@ class Segments(Protocol):
 
     @property
     def seconds_reading(self) -> float:
-        """Time spent on reading frames so far."""
+        """Seconds spent on reading frames so far."""
 
     @property
     def frames_to_begin(self) -> int:
@@ -45,14 +45,14 @@ class Segments(Protocol):
         """The state, for a checkpoint."""
 
     def recall(self, memory: Memory) -> None:
-        """Take up the state that `remember` gave."""
+        """Restore the state that `remember` returned."""
 
     def recall_of_others(self, memories: Sequence[Memory], rank: int, rng: np.random.Generator) -> None:
-        """Take the share of process `rank` of what another number of processes remembered, with new random numbers."""
+        """Restore the share of process `rank` of a state of another number of processes, with new random numbers."""
 
 
 class Footage:
-    """The frames of a set of videos, by video and range."""
+    """Reads frames of a set of videos by video and range."""
 
     def __init__(self, videos: Sequence[Video], size: tuple[int, int], device: torch.device | str = "cpu"):
         if not len(videos):
@@ -79,7 +79,7 @@ class Footage:
         return frames
 
     def to_model(self, frames: UInt8[np.ndarray, "frames H W 3"]) -> Float[Tensor, "frames 3 H W"]:
-        """Bytes as the floats that models take, on the device."""
+        """Converts bytes to the floats that models take, on the device."""
         return frames_tensor(frames, self._device)
 
 

@@ -1,1 +1,1 @@
-"""Parts of our own, each of which may stand in the place of one of the paper's (`vonet.model`)."""
+"""Our own replacements for parts of the paper's model (`vonet.model`)."""

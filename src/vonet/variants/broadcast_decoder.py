@@ -1,9 +1,9 @@
-"""Each slot paints a picture, and the attention masks blend the pictures. Replaces `TokenDecoder`.
+"""Each slot is decoded to a picture, and the attention masks blend the pictures. Replaces `TokenDecoder`.
 
-Why: it learns in minutes, where the paper's token decoder needs days. MONet and SAVi paint in the same way.
+Why: it learns in minutes, where the paper's token decoder needs days. MONet and SAVi decode slots in the same way.
 
-Limit: the attention masks say where each picture counts, so a slot only has to know a colour. Slots become colours
-rather than objects (docs/log).
+Limit: the attention masks decide where each picture counts, so a slot needs to encode only a colour. Slots then
+represent colours rather than objects (docs/log).
 
 Measured: `vonet-sprites`, FG-ARI 66.4 and mIoU 75.5 on its toy videos (three seeds, `vonet reproduce sprites`).
 """
@@ -26,7 +26,7 @@ Reading = Literal["blend", "mixture"]
 
 @dataclass(frozen=True, kw_only=True)
 class BroadcastDecoderConfig:
-    """Each slot paints a picture by spatial broadcast; the attention masks blend them."""
+    """Each slot is decoded to a picture by spatial broadcast; the attention masks blend them."""
 
     losses: ClassVar[tuple[str, ...]] = ("reconstruction",)
     painter: SpatialBroadcastConfig = field(default_factory=SpatialBroadcastConfig)
@@ -37,7 +37,7 @@ class BroadcastDecoderConfig:
     reduction: int = 1
     """The frame is reconstructed at its size divided by this."""
     enlargement: Enlargement = "bilinear"
-    """How the attention masks reach that size."""
+    """How the attention masks are enlarged to that size."""
 
     def __post_init__(self) -> None:
         check_choice("reading", self.reading, Reading)
@@ -79,7 +79,7 @@ class BroadcastDecoder(nn.Module):
         return {"reconstruction": self.error(target, self.paint(latents), log_masks, self.sigma)}
 
     def picture(self, latents: Float[Tensor, "B K D"], log_masks: Float[Tensor, "B K h w"]) -> Float[Tensor, "B 3 H W"]:
-        """The blend of what the slots paint, at the frame's size."""
+        """The blend of the slots' pictures, at the frame's size."""
         log_masks = enlarge(log_masks, self.small, self.enlargement)
         small = blend(self.paint(latents), log_masks)
         return F.interpolate(small, size=self.size, mode="bilinear", align_corners=False).clamp(0, 1)

@@ -1,9 +1,9 @@
-"""An MLP on every cell of many maps, whose first layer is a sum of a part for the row and one for the column.
+"""An MLP applied to every cell of many maps; its first layer is the sum of a row part and a column part.
 
-Both passes take some maps at a time, so that they stay in the cache. Where the layers would take much memory they are
-not kept for the backward pass, which computes them again. The products are convolutions of 1x1, because oneDNN computes
-those; on CPUs that are not Intel's it is more than twice as fast as the library behind linear layers. Tests compare
-the gradients with the plain form's.
+Both passes process a few maps at a time, so that they stay in the CPU cache. If the activations would take much memory,
+they are not kept, and the backward pass recomputes them. The products are 1x1 convolutions, because oneDNN computes
+those; on CPUs that are not Intel's it is more than twice as fast as the library behind linear layers. Tests compare the
+gradients with the plain form's.
 """
 
 from __future__ import annotations
@@ -21,14 +21,14 @@ from vonet.blocks.precision import halved
 
 CELLS_AT_ONCE = 10_240
 LARGEST_KEPT = 64 * 2**20
-"""Bytes. Layers that take more are computed again in the backward pass, which costs a fifth of its time."""
+"""Limit in bytes: activations that take more are recomputed in the backward pass, which costs a fifth of its time."""
 
 
 def paint_cells(
     rows: Float[Tensor, "N h C"], columns: Float[Tensor, "N w C"], layers: list[nn.Linear]
 ) -> Float[Tensor, "N h w outputs"]:
-    """The layers, with ReLUs between them, of relu(rows + columns). Under autocast on a CPU the products are in
-    bfloat16; the sum of rows and columns, the result and the sums of gradients stay in float32."""
+    """Applies the layers, with ReLUs between them, to relu(rows + columns). Under autocast on a CPU the products are
+    computed in bfloat16; the sum of rows and columns, the result and the accumulated gradients stay in float32."""
     parameters = [parameter for layer in layers for parameter in (layer.weight, layer.bias)]
     if rows.device.type == "cpu":
         return _PaintCells.apply(torch.bfloat16 if halved(rows) else rows.dtype, rows, columns, *parameters)
@@ -38,7 +38,8 @@ def paint_cells(
 def paint_plainly(
     rows: Float[Tensor, "N h C"], columns: Float[Tensor, "N w C"], *parameters: Tensor
 ) -> Float[Tensor, "N h w outputs"]:
-    """The plain form of `paint`, which keeps every layer in memory: an MLP of row plus column features, per cell."""
+    """The plain form of `paint`, which keeps all activations: an MLP on the sum of row and column features of each
+    cell."""
     x = rows.unsqueeze(2) + columns.unsqueeze(1)
     for weight, bias in zip(parameters[::2], parameters[1::2], strict=True):
         x = F.linear(F.relu_(x), weight, bias)
@@ -96,7 +97,7 @@ def _parts(rows: Tensor, columns: Tensor) -> list[slice]:
 def _activations(
     rows: Tensor, columns: Tensor, hidden: list[Tensor], kind: torch.dtype
 ) -> list[Float[Tensor, "n h w _"]]:
-    """After the first ReLU and after each hidden layer."""
+    """The activations after the first ReLU and after each hidden layer."""
     found = [F.relu_(rows.unsqueeze(2) + columns.unsqueeze(1)).to(kind)]
     for weight, bias in zip(hidden[::2], hidden[1::2], strict=True):
         y = F.conv2d(_channels_first(found[-1]), weight[:, :, None, None], bias)
@@ -105,7 +106,7 @@ def _activations(
 
 
 def _channels_first(x: Float[Tensor, "n h w C"]) -> Float[Tensor, "n C h w"]:
-    """Only the order of the dimensions; in memory the channels stay last."""
+    """Permutes the dimensions; in memory the channels stay last."""
     return x.permute(0, 3, 1, 2)
 
 
@@ -131,5 +132,5 @@ def _through_relu(d: Tensor, after: Tensor) -> Tensor:
 
 
 def _sum_over_cells(d: Float[Tensor, "n h w C"]) -> Float[Tensor, " C"]:
-    """A product with ones, which reads faster than torch's sum."""
+    """A sum computed as a product with ones, which is faster than torch's sum."""
     return d.new_ones(d.shape[:3].numel()) @ d.flatten(0, 2)

@@ -5,9 +5,9 @@
     frame ─┬─► backbone ─► features h w ─► enlarged ──(+)──► features H W
            └─► two convolutions of the pixels ─────────┘
 
-Why: at 32 px the outline decides the score. True masks that are one pixel too wide have an mIoU of 64 on close-ups
-(docs/log/closeup.md). The backbone stays where it is, because a residual block at the frame's size costs four times
-as much. What is added begins without effect, so a model that was trained without it goes on where it was.
+Why: at 32 px the outlines of objects decide the score. True masks that are one pixel too wide have an mIoU of 64 on
+close-ups (docs/log/closeup.md). The backbone itself keeps its resolution, because a residual block at the frame's size
+costs four times as much. The added part starts at zero, so that training can continue from a model without it.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ class DetailedBackboneConfig(BackboneConfig):
     """The paper's backbone with details of the pixels added at the frame's size."""
 
     detail_channels: int = 16
-    """Of the convolutions of the pixels."""
+    """Channels of the convolutions of the pixels."""
 
     def build(self, size: tuple[int, int]) -> DetailedBackbone:
         return DetailedBackbone(self, size)

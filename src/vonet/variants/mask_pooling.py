@@ -1,11 +1,11 @@
 """Pooling over the mask. Replaces `SlotEncoder`, which averages the masked values over the whole frame.
 
-Why: averaged over the frame, a small object's features arrive scaled down by its area. Averaged over the mask's own
-area, small objects reach the slot as strongly as large ones.
+Why: averaged over the frame, a small object's features are scaled down by its area. Averaged over the mask's own area,
+small objects affect the slot as strongly as large ones.
 
-A mask that has shrunk to nothing still has an average, that of the pixels where its last traces are. A spare slot then
-looks like the background's, competes with it and takes its place from frame to frame. `smallest_area` prevents this: an
-empty mask pools nothing, so an empty slot knows that it is empty.
+A nearly empty mask still has an average, over the pixels where its last traces are. An unused slot then looks like the
+background's slot, competes with it and replaces it from frame to frame. `smallest_area` prevents this: an empty mask
+pools nothing, so an empty slot can be recognised.
 
 Measured: FG-ARI / mIoU 40 / 37 instead of 25 / 25 after 2.3 minutes of training at 32 px with a mixture
 likelihood, on 1,000 videos like MOVi-A (one seed, a prototype, not rerun).
@@ -27,8 +27,8 @@ class MaskPoolingConfig(SlotEncoderConfig):
     """y = the mean of the values, weighted by the mask."""
 
     smallest_area: float = 1e-6
-    """Cells; a mask with less area pools the values in proportion to its area. 1 or 2 cells let spare slots stay empty;
-    more also weakens small objects."""
+    """In cells. A mask with less area pools the values in proportion to its area. With 1 or 2 cells unused slots stay
+    empty; more also weakens small objects."""
 
     def __post_init__(self) -> None:
         if not self.smallest_area > 0:

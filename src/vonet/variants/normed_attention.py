@@ -1,8 +1,9 @@
-"""Normed scalar products: masks that are sharp from the first update on. Replaces `DotAttention`, the estimated masks.
+"""Scalar products of normalised vectors, which give sharp masks from the first update on. Replaces `DotAttention`,
+which computes the estimated masks.
 
-Why: the paper multiplies contexts and keys as they are, times D^−½. How sharp the first masks are then depends on the
-initialisation, and they stay uniform for a thousand updates. Here both are layer-normed, so that the scale decides:
-with 0.4 and D = 64 the logits reach ±25.
+Why: the paper scales the products of contexts and keys only by D^−½. The sharpness of the first masks then depends on
+the initialisation, and they stay uniform for a thousand updates. Here both are layer-normed, so that the scale sets the
+sharpness: with 0.4 and D = 64 the logits reach ±25.
 """
 
 from __future__ import annotations
@@ -23,7 +24,7 @@ class NormedAttentionConfig:
     """Scalar products of layer-normed keys and contexts."""
 
     scale: float = 0.4
-    """Of the scalar products of keys and contexts that have mean 0 and variance 1."""
+    """Scale of the scalar products of keys and contexts, which have mean 0 and variance 1."""
 
     def build(self, feature_dim: int, slot_dim: int, size: tuple[int, int]) -> NormedAttention:
         return NormedAttention(self, feature_dim, slot_dim)

@@ -1,4 +1,4 @@
-"""Each slot paints its own picture *and says where it is*. Replaces `TokenDecoder`.
+"""Each slot is decoded to its own picture *and its own mask*. Replaces `TokenDecoder`.
 
 ::
 
@@ -6,17 +6,18 @@
           ├─► MLP, cell by cell ──► colour, alpha ──► softmax of the alphas over the slots ──► Σ_k alpha_k · colour_k
     p ────┘
 
-Why: the attention's masks do not enter the picture, as in the paper; they decide only what a slot sees. A decoder that
-is blended by the attention's masks asks a slot for a colour, and slots become colours. This one asks where the slot's
-object is, and two objects in one slot cannot be said. Nothing is convolved, so it costs little.
+Why: as in the paper, the attention's masks do not enter the reconstruction; they decide only what a slot sees. A
+decoder that blends pictures by the attention's masks needs only a colour from each slot, so slots represent colours.
+This decoder also needs the object's position and shape, and it cannot represent two objects in one slot. It has no
+convolutions, so it is cheap.
 
-Measured on close-ups of level A at 32 px, seed 0: with positions as seen from each slot (`SlotPositionsConfig`) FG-ARI
-/ mIoU 37 / 52 after 500 updates. With positions in the picture an earlier prototype, on other videos and without
-alignment, had 2.5 / 28 after 500 and 31 / 52 after 3,000; the two have not been run side by side (docs/log/closeup.md).
+Measured on close-ups of level A at 32 px, seed 0: with positions relative to each slot (`SlotPositionsConfig`) FG-ARI /
+mIoU 37 / 52 after 500 updates. With absolute positions an earlier prototype, on other videos and without alignment, had
+2.5 / 28 after 500 and 31 / 52 after 3,000 updates; the two have not been compared directly (docs/log/closeup.md).
 
-Optionally the two masks teach each other (`AlignmentConfig`): what a slot sees and where it says it is should agree.
-Slots can be held to paint the colours that are there (`SpreadConfig`), so that alphas mean something. And they can be
-charged for the area that they use (`AreaPriceConfig`), so that those not needed stay empty.
+Optional losses align the attention's and the decoder's masks (`AlignmentConfig`), make slots paint true colours so that
+alphas are meaningful (`SpreadConfig`), and penalise the area that slots use so that unneeded slots stay empty
+(`AreaPriceConfig`).
 """
 
 from __future__ import annotations
@@ -42,17 +43,17 @@ EVERY = slice(None)
 
 @dataclass(frozen=True, kw_only=True)
 class PicturePositionsConfig:
-    """Where a cell is in the picture: the same for all slots."""
+    """Position of a cell in the picture, the same for all slots."""
 
     frequencies: int = 3
-    """Beside (y, x) in [−1, 1] their sines and cosines at π/2 · 2^k, for so many k from 0 on."""
+    """Number of frequencies π/2 · 2^k, k from 0 on, whose sines and cosines are appended to (y, x) in [−1, 1]."""
 
     def build(self, width: int, size: tuple[int, int]) -> PicturePositions:
         return PicturePositions(self, width, size)
 
 
 class PicturePositions(nn.Module):
-    """W_p p of the cells of a lattice: the sum of a part for its rows and one for its columns."""
+    """W_p p for the cells of a lattice: the sum of a row part and a column part."""
 
     down: Tensor
     right: Tensor
@@ -73,26 +74,26 @@ class PicturePositions(nn.Module):
 
 @dataclass(frozen=True, kw_only=True)
 class SlotPositionsConfig:
-    """Where a cell is in the picture, and where it is as seen from each slot: counted from the middle of what the slot
-    sees, in units of its extent (as in Invariant Slot Attention). An object is then the same picture wherever it is
-    and however large, and a slot that sees two objects has no centre to paint from."""
+    """Position of a cell in the picture, and relative to each slot: counted from the centre of the slot's mask, in
+    units of its extent (as in Invariant Slot Attention). An object then has the same picture at any position and size,
+    and a slot that sees two objects has no useful centre."""
 
     frequencies: int = 3
-    """Of the position in the picture."""
+    """Frequencies for the position in the picture."""
     own_frequencies: int = 2
-    """Of the position as seen from the slot."""
+    """Frequencies for the position relative to the slot."""
     smallest: float = 0.1
-    """The least extent of a slot, where the picture reaches from −1 to 1."""
+    """Smallest extent of a slot, where the picture spans −1 to 1."""
     reach: float = 3.0
-    """In extents; beyond, positions no longer change."""
+    """In extents; beyond this distance, positions no longer change."""
 
     def build(self, width: int, size: tuple[int, int]) -> SlotPositions:
         return SlotPositions(self, width, size)
 
 
 class SlotPositions(PicturePositions):
-    """W_p p + W_r r of the cells of a lattice, where r is p as seen from the slot. No feature mixes y and x, so each is
-    computed for the rows and for the columns, never for all cells, and the cells add the two."""
+    """W_p p + W_r r for the cells of a lattice, where r is p relative to the slot. No feature mixes y and x, so
+    features are computed for rows and for columns, never for all cells, and added."""
 
     y: Tensor
     x: Tensor
@@ -121,7 +122,7 @@ class SlotPositions(PicturePositions):
     def _seen(
         self, positions: Float[Tensor, " side"], middle: Float[Tensor, "B K 1"], extent: Float[Tensor, "B K 1"]
     ) -> Float[Tensor, "B K side features"]:
-        """Positions along one axis, as seen from the slots."""
+        """Positions along one axis, relative to the slots."""
         seen = ((positions - middle) / extent).clamp(-self.reach, self.reach).unsqueeze(-1)
         return torch.cat([waves(seen / self.reach, self.own_frequencies), torch.exp(-0.5 * seen.square())], dim=-1)
 
@@ -139,17 +140,17 @@ def middle_and_extent(
 
 
 def axis(side: int) -> Float[Tensor, " side"]:
-    """The middles of the cells along one side; the picture reaches from −1 to 1."""
+    """The centres of the cells along one side; the picture spans −1 to 1."""
     return (2 * torch.arange(side) + 1) / side - 1
 
 
 def grid(h: int, w: int) -> Float[Tensor, "cells 2"]:
-    """(y, x) of the middle of each cell."""
+    """(y, x) of the centre of each cell."""
     return torch.stack([axis(h)[:, None].expand(h, w), axis(w)[None, :].expand(h, w)], dim=-1).flatten(0, 1)
 
 
 def by_axis(weight: Float[Tensor, "C features"]) -> tuple[Float[Tensor, "C n"], Float[Tensor, "C n"]]:
-    """The parts of a weight that act on y and on x, which stand in turns in `waves`."""
+    """The parts of a weight that act on y and on x, which alternate in `waves`."""
     return weight[:, ::2], weight[:, 1::2]
 
 
@@ -161,16 +162,16 @@ def waves(positions: Float[Tensor, "*any axes"], frequencies: int) -> Float[Tens
 
 @dataclass(frozen=True, kw_only=True)
 class AlignmentConfig:
-    """Attention and decoder teach each other: KL(r ‖ m) moves the attention's masks m and KL(m ‖ alpha) the decoder's
-    alphas, each towards the other as it stands.
+    """Aligns attention and decoder: KL(r ‖ m) trains the attention's masks m and KL(m ‖ alpha) the decoder's alphas,
+    each with the other as a fixed target.
 
-    r are the alphas after a look at the pixels (Bayes' rule): r_k ∝ alpha_k exp(−|c_k − x|² / 2 sigma²). A decoder that
-    paints from a vector knows an object's outline roughly; which slot's colour a pixel of the outline has decides the
+    r are the alphas corrected by the pixels (Bayes' rule): r_k ∝ alpha_k exp(−|c_k − x|² / 2 sigma²). A decoder that
+    works from a vector knows an object's outline only roughly; the colours of the pixels near the outline decide the
     rest."""
 
     sigma: Schedule | None = None
-    """Standard deviation of a pixel's colour around what its slot paints. Less trusts the colours more, and too little
-    turns slots into colours. None: r = alpha, without a look at the pixels."""
+    """Standard deviation of a pixel's colour around its slot's colour. A smaller value trusts the colours more; if it
+    is too small, slots represent colours. None: r = alpha, without using the pixels."""
 
     def __call__(
         self,
@@ -187,17 +188,17 @@ class AlignmentConfig:
 
 
 def divergence(log_p: Float[Tensor, "B K h w"], log_q: Float[Tensor, "B K h w"]) -> Float[Tensor, " B"]:
-    """KL(p ‖ q) of masks, a sum over the cells, one number for each frame."""
+    """KL(p ‖ q) of masks, summed over the cells, one number per frame."""
     return (log_p.exp() * (log_p - log_q)).sum((1, 2, 3))
 
 
 @dataclass(frozen=True, kw_only=True)
 class SpreadConfig:
-    """How far the colours of slots that share a pixel lie apart: Σ_k alpha_k |c_k − x̂|² with x̂ = Σ_k alpha_k c_k.
+    """Spread of the colours of slots that share a pixel: Σ_k alpha_k |c_k − x̂|² with x̂ = Σ_k alpha_k c_k.
 
-    The picture alone does not tell alpha from colour: half an alpha with twice the contrast paints the same pixel. Then
-    alphas shrink, and with them the masks. With this loss a slot has to paint the colour that is there. At weight 1 it
-    adds up with the picture's error to Σ_k alpha_k |c_k − x|², the error of each slot by itself."""
+    The reconstruction alone does not separate alpha from colour: half the alpha with twice the contrast gives the same
+    pixel. Then the alphas shrink, and the masks with them. With this loss a slot has to paint the true colour. At
+    weight 1, its sum with the reconstruction error is Σ_k alpha_k |c_k − x|², the error of each slot on its own."""
 
     def __call__(
         self,
@@ -211,13 +212,14 @@ class SpreadConfig:
 
 @dataclass(frozen=True, kw_only=True)
 class AreaPriceConfig:
-    """Σ_k log(1 + a_k / half), where a_k is the share of the picture that slot k says it has. It is concave: of two
-    slots that could paint the same pixels as well, the larger takes them. Without it nothing decides who paints a plain
-    background, and spare slots share it."""
+    """Σ_k log(1 + a_k / half), where a_k is the share of the picture that slot k covers. It is concave: if two slots
+    can paint the same pixels equally well, the larger one gets them. Without it nothing decides which slot paints a
+    plain background, and unused slots share it."""
 
     half: float = 1 / 256
-    """Areas well below this share of the picture are nearly free; from there on only their logarithm counts. It should
-    be smaller than an object: with 1/16 two halves of an object cost hardly more than it (docs/log/closeup.md)."""
+    """Areas well below this share of the picture cost nearly nothing; larger areas count by their logarithm. It should
+    be smaller than an object: with 1/16, two halves of an object cost hardly more than the whole
+    (docs/log/closeup.md)."""
 
     def __post_init__(self) -> None:
         if not self.half > 0:
@@ -229,13 +231,13 @@ class AreaPriceConfig:
 
 @dataclass(frozen=True, kw_only=True)
 class ObjectDecoderConfig:
-    """Each slot paints its picture and its own mask, with optional losses for masks and colours."""
+    """Each slot is decoded to a picture and its own mask, with optional losses for masks and colours."""
 
     hidden: tuple[int, ...] = (48, 48, 48)
-    """Layers of the MLP that paints a cell."""
+    """Hidden layers of the MLP that decodes a cell."""
     positions: PicturePositionsConfig | SlotPositionsConfig = field(default_factory=PicturePositionsConfig)
     sigma: float = 0.1
-    """Standard deviation of a colour around what the slots say."""
+    """Standard deviation of a pixel's colour around the reconstruction."""
     reduction: int = 2
     """In training, only every n-th pixel of every n-th row is reconstructed, from a random offset per update. More is
     cheaper and noisier."""
@@ -289,10 +291,10 @@ class ObjectDecoder(nn.Module):
         rows: slice = EVERY,
         columns: slice = EVERY,
     ) -> tuple[Float[Tensor, "B K 3 _ _"], Float[Tensor, "B K _ _"]]:
-        """Each slot's colours, and the logarithm of its share of each pixel, at the given rows and columns.
+        """Colours of each slot, and the logarithm of its share of each pixel, at the given rows and columns.
 
-        The first layer is linear in latent, row and column, so the three parts are computed apart and added: never
-        concatenated, never repeated.
+        The first layer is linear in latent, row and column, so the three parts are computed separately and added,
+        without concatenation or repetition.
         """
         of_rows, of_columns = self.positions(log_masks, rows, columns)
         of_rows = of_rows + self._of_latents(latents).unsqueeze(2)
@@ -319,8 +321,8 @@ class ObjectDecoder(nn.Module):
         log_masks: Float[Tensor, "B K h w"],
         update: int,
     ) -> dict[str, Float[Tensor, " B"]]:
-        """−log P(painted pixels | slots) up to a constant, a sum over them; and how far the two masks differ there. In
-        evaluation mode all pixels are painted, and both are divided by as much."""
+        """−log P(painted pixels | slots) up to a constant, summed over the pixels, and the divergence of the two masks
+        there. In evaluation mode all pixels are painted, and both are divided accordingly."""
         rows, columns, share = EVERY, EVERY, 1 / self.reduction**2
         if self.training:
             rows, columns = (slice(at, None, self.reduction) for at in torch.randint(self.reduction, (2,)).tolist())
@@ -340,5 +342,5 @@ class ObjectDecoder(nn.Module):
         return losses
 
     def picture(self, latents: Float[Tensor, "B K D"], log_masks: Float[Tensor, "B K h w"]) -> Float[Tensor, "B 3 H W"]:
-        """What the slots paint together."""
+        """The reconstruction from all slots."""
         return blend(*self.paint(latents, log_masks)).clamp(0, 1)

@@ -1,8 +1,9 @@
 """A U-Net on a smaller map. Replaces `UNetAttention`, whose U-Net works on the full feature map.
 
-Why: the estimated masks carry the fine detail and the U-Net the large view. At half the size it costs a quarter.
+Why: the estimated masks already carry the fine detail, and the U-Net adds the global view. At half the size it costs a
+quarter.
 
-Measured: not compared on its own.
+It has not been measured on its own.
 """
 
 from __future__ import annotations

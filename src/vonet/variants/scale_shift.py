@@ -1,4 +1,4 @@
-"""Conditioning after the norm. Replaces `ContextMap`, the paper's way for a slot's context to reach the U-Net.
+"""Conditioning after the norm. Replaces `ContextMap`, through which a slot's context reaches the U-Net in the paper.
 
 Why: the paper repeats the context over the map and convolves it, but the instance norm that follows subtracts whatever
 is constant over the map. With random weights, the U-Net's outputs with and without context correlate to 0.995. Here the

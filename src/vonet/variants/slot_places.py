@@ -1,13 +1,14 @@
-"""Slots that know where they were. Added to the paper's slots; replaces nothing.
+"""Slots with an explicit position. An addition to the paper's slots; it replaces no part.
 
 ::
 
     masks m_{t−1} ──► middle and extent, four numbers of r_{t−1} ──► nearness of each cell ──(+)──► estimated masks m_t
 
-Why: the paper's slot has to carry its place in r, and the attention has to find the place in the features again. It
-learns colours long before that, so of two objects of one colour a slot takes either, or both. Here the place is part of
-the state, and each slot sees the frame from it, as in Invariant Slot Attention (Biza and others, 2023). How much
-nearness counts, and in which direction a slot looks, is learned for each context; both begin without effect.
+Why: in the paper, a slot has to encode its position in r, and the attention has to find that position in the features
+again. The attention learns colours long before positions, so of two objects of one colour a slot takes either, or both.
+Here the position is part of the state, and each slot sees the frame relative to it, as in Invariant Slot Attention
+(Biza and others, 2023). The weight of nearness and a preferred direction are learned functions of the context; both
+start at zero.
 
 Measured on Sprites-MOT: docs/log/sprites-mot.md.
 """
@@ -30,17 +31,17 @@ IN_LATENT = 3.0
 
 @dataclass(frozen=True, kw_only=True)
 class SlotPlacesConfig:
-    """The place of a slot is the middle and the extent (y, x) of its last mask, where the picture is from −1 to 1."""
+    """The position of a slot is the centre and the extent (y, x) of its last mask, where the picture spans −1 to 1."""
 
     smallest: float = 0.1
-    """The least extent of a slot."""
+    """Smallest extent of a slot."""
     half_area: float = 1 / 256
-    """A mask with this share of the picture moves the place halfway to itself, a smaller one less: an object that is
-    hidden is expected where it was last seen."""
+    """A mask with this share of the picture moves the position halfway to itself, a smaller one less, so a hidden
+    object is expected where it was last seen."""
     told: bool = False
-    """Whether the latent z contains the place as well. A decoder that paints from the middle of the masks never asks z
-    for it, and the posterior leaves it out: from z, a token decoder could not tell where objects are
-    (docs/log/tokens.md)."""
+    """Whether the latent z contains the position as well. A decoder that paints relative to the centre of the mask does
+    not need it in z, and the posterior then leaves it out: a token decoder, which reads only z, could not tell where
+    objects are (docs/log/tokens.md)."""
 
     def __post_init__(self) -> None:
         if not self.smallest > 0:
@@ -50,7 +51,7 @@ class SlotPlacesConfig:
 
     @property
     def numbers(self) -> int:
-        """How many numbers of a slot hold its place."""
+        """Number of slot dimensions that hold the position."""
         return 4
 
     def build(self, slot_dim: int, size: tuple[int, int]) -> SlotPlaces:
@@ -77,7 +78,7 @@ class SlotPlaces(nn.Module):
 
     @in_float32
     def forward(self, context: Float[Tensor, "B K D"], places: Float[Tensor, "B K 4"]) -> Float[Tensor, "B K h w"]:
-        """With s a cell's position as seen from the slot, in extents: −a log(1 + s²) + b exp(−s²/8) + c · tanh(s/2),
+        """With s a cell's position relative to the slot, in extents: −a log(1 + s²) + b exp(−s²/8) + c · tanh(s/2),
         where a, b and c are functions of the context."""
         y, x, height, width = places.unsqueeze(-1).unbind(-2)
         down, right = (self.down - y) / height, (self.right - x) / width
@@ -89,7 +90,7 @@ class SlotPlaces(nn.Module):
 
     @in_float32
     def moved(self, log_masks: Float[Tensor, "B K h w"], places: Float[Tensor, "B K 4"]) -> Float[Tensor, "B K 4"]:
-        """The places after a frame. No gradient passes: a mask must not move for the sake of the next frame."""
+        """The positions after a frame. No gradient passes, because a mask must not change to help the next frame."""
         masks = log_masks.detach().exp()
         area = masks.mean((-2, -1)).unsqueeze(-1)
         seen = torch.cat(middle_and_extent(masks, self.smallest), dim=-1)

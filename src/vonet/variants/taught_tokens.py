@@ -1,9 +1,9 @@
-"""The paper's token decoder beside an object decoder that teaches the encoder first. Replaces `TokenDecoder`.
+"""The paper's token decoder beside an object decoder that trains the encoder first. Replaces `TokenDecoder`.
 
-Why: from random weights the tokens' loss leaves the masks uniform for thousands of updates, because neighbouring tokens
-explain a simple scene nearly as well as slots do. The object decoder makes slots hold objects; the token decoder learns
-to read these slots. The weights of the object decoder's losses then fall to zero, and the rest of the training has the
-paper's loss alone (docs/log/tokens.md).
+Why: from random weights, the loss of the tokens leaves the masks uniform for thousands of updates, because neighbouring
+tokens explain a simple scene nearly as well as slots do. The object decoder makes slots hold objects; the token decoder
+learns to read these slots. The weights of the object decoder's losses then fall to zero, and the rest of the training
+has the paper's loss alone (docs/log/tokens.md).
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from vonet.variants.object_decoder import ObjectDecoder, ObjectDecoderConfig
 
 @dataclass(frozen=True, kw_only=True)
 class TaughtTokensConfig:
-    """A token decoder, and the object decoder that teaches the encoder first."""
+    """A token decoder, and the object decoder that trains the encoder first."""
 
     tokens: TokenDecoderConfig = field(default_factory=TokenDecoderConfig)
     objects: ObjectDecoderConfig = field(default_factory=ObjectDecoderConfig)
@@ -33,7 +33,8 @@ class TaughtTokensConfig:
 
 
 class TaughtTokens(ObjectDecoder):
-    """An object decoder with a token decoder as a part, so that the weights of a model with the former fit."""
+    """An object decoder that contains a token decoder, so that weights of a model with an object decoder can be
+    loaded."""
 
     def __init__(self, config: TaughtTokensConfig, latent_dim: int, size: tuple[int, int]):
         super().__init__(config.objects, latent_dim, size)
@@ -57,5 +58,5 @@ class TaughtTokens(ObjectDecoder):
         return {**self.tokens(frames, latents, log_masks, update), **of_objects}
 
     def picture(self, latents: Float[Tensor, "B K D"], log_masks: Float[Tensor, "B K h w"]) -> Float[Tensor, "B 3 H W"]:
-        """What the token decoder paints."""
+        """Pictures from the token decoder."""
         return self.tokens.picture(latents)

@@ -1,4 +1,5 @@
-"""SCALOR's layers: convolution, perhaps a pixel shuffle, CELU, group norm. Networks are written as lists of them."""
+"""SCALOR's layers: convolution, perhaps a pixel shuffle, CELU, group norm. Networks are written as lists of these
+layers."""
 
 from __future__ import annotations
 
@@ -9,16 +10,16 @@ from torch import nn
 
 @dataclass(frozen=True)
 class Layer:
-    """One convolution with CELU and group norm."""
+    """Describes a convolution followed by CELU and group norm."""
 
     kernel: int
     channels: int
     groups: int
-    """Of the norm."""
+    """Groups of the group norm."""
     stride: int = 1
     padding: int = 0
     enlarge: int = 1
-    """By a pixel shuffle, which leaves enlarge² times fewer channels."""
+    """Factor of the pixel shuffle, which leaves enlarge² times fewer channels."""
 
 
 def down(channels: int, groups: int) -> Layer:
@@ -27,17 +28,17 @@ def down(channels: int, groups: int) -> Layer:
 
 
 def same(channels: int, groups: int) -> Layer:
-    """Keeps the map, 3x3."""
+    """A 3x3 convolution that keeps the size of the map."""
     return Layer(3, channels, groups, padding=1)
 
 
 def point(channels: int, groups: int) -> Layer:
-    """Keeps the map, 1x1."""
+    """A 1x1 convolution."""
     return Layer(1, channels, groups)
 
 
 def whole(channels: int, groups: int) -> Layer:
-    """All of a 4x4 map."""
+    """A 4x4 convolution that reduces a 4x4 map to one cell."""
     return Layer(4, channels, groups)
 
 
@@ -47,7 +48,7 @@ def grow(channels: int, enlarge: int, groups: int) -> Layer:
 
 
 def stack(inputs: int, *layers: Layer) -> nn.Sequential:
-    """Initialised as torch does by itself."""
+    """A sequence of these layers, with torch's default initialisation."""
     modules: list[nn.Module] = []
     for layer in layers:
         modules.append(nn.Conv2d(inputs, layer.channels, layer.kernel, layer.stride, layer.padding))
@@ -59,5 +60,5 @@ def stack(inputs: int, *layers: Layer) -> nn.Sequential:
 
 
 def mlp(inputs: int, hidden: int, outputs: int) -> nn.Sequential:
-    """One hidden layer with CELU."""
+    """An MLP with one hidden layer and CELU."""
     return nn.Sequential(nn.Linear(inputs, hidden), nn.CELU(), nn.Linear(hidden, outputs))

@@ -8,7 +8,7 @@ from torch import Tensor, nn
 
 
 class ConvLSTMCell(nn.Module):
-    """i, f, o = σ(W_x x + W_h h + P c), with the cell c of before; c' = f c + i tanh(·); h' = o tanh(c')."""
+    """i, f, o = σ(W_x x + W_h h + P c), with the previous cell state c; c' = f c + i tanh(·); h' = o tanh(c')."""
 
     def __init__(self, channels: int, grid: int):
         super().__init__()
@@ -27,7 +27,7 @@ class ConvLSTMCell(nn.Module):
 
 
 class ConvLSTM(nn.Module):
-    """Some cells, one upon the other. The state has a dimension for them, after that of the batch."""
+    """A stack of cells. The second dimension of the state, after the batch, counts the cells."""
 
     def __init__(self, channels: int, grid: int, layers: int):
         super().__init__()

@@ -17,14 +17,15 @@ _SMALLEST = 1e-9
 
 
 def _centres(cells: int, like: Tensor) -> Float[Tensor, " cells"]:
-    """Where the middles of so many cells lie, between −1 and 1."""
+    """Centres of `count` cells between −1 and 1."""
     return (2 * torch.arange(cells, device=like.device, dtype=like.dtype) + 1) / cells - 1
 
 
 def crop(
     pictures: Float[Tensor, "B C H W"], boxes: Float[Tensor, "B N 4"], side: int
 ) -> Float[Tensor, "B N C side side"]:
-    """What lies in each box, bilinearly, zero beyond the picture. The picture is not copied for each box."""
+    """The content of each box, by bilinear interpolation; zero outside the picture. The picture is not copied for each
+    box."""
     size, middle = boxes[:, :, None, :2], boxes[:, :, None, 2:]
     x, y = (_centres(side, boxes)[:, None] * size + middle).unbind(-1)  # each B N side
     grid = torch.stack([x[:, :, None].expand(-1, -1, side, -1), y[:, :, :, None].expand(-1, -1, -1, side)], dim=-1)
@@ -35,9 +36,9 @@ def crop(
 def paste(
     glimpses: Float[Tensor, "B N C side side"], boxes: Float[Tensor, "B N 4"], size: tuple[int, int]
 ) -> Float[Tensor, "B N C H W"]:
-    """Each small picture in its box in a picture of its own, bilinearly, zero around it.
+    """Each glimpse pasted into its box in an otherwise empty picture, by bilinear interpolation.
 
-    Boxes are upright, so the interpolation is a product with a matrix on either side.
+    Boxes are axis-aligned, so the interpolation is a matrix product on either side.
     """
     side = glimpses.shape[-1]
     columns = _interpolation(boxes[..., 0], boxes[..., 2], side, size[1])
@@ -48,7 +49,7 @@ def paste(
 def _interpolation(
     extent: Float[Tensor, "B N"], middle: Float[Tensor, "B N"], side: int, cells: int
 ) -> Float[Tensor, "B N cells side"]:
-    """How much each of the cells of a picture takes of each cell of a glimpse."""
+    """Interpolation weights of each glimpse cell for each cell of the picture."""
     extent = extent + _SMALLEST
     seen = (_centres(cells, extent) - middle[..., None]) / extent[..., None]
     place = ((seen + 1) * side - 1) / 2
@@ -57,23 +58,24 @@ def _interpolation(
 
 
 class GlimpseEncoder(nn.Sequential):
-    """A glimpse to a vector."""
+    """Encodes a glimpse to a vector."""
 
     def __init__(self, side: int, outputs: int):
         if side not in (32, 64):
-            raise BadInput(f"glimpses of {side} pixels a side were asked for; possible are 32 and 64")
+            raise BadInput(f"glimpses have {side} pixels a side; expected 32 or 64")
         last = (down(128, 16),) if side == 64 else (same(64, 8),)
         layers = stack(3, down(16, 4), down(32, 8), down(64, 8), *last, whole(128, 16))
         super().__init__(layers, nn.Flatten(), nn.Linear(128, outputs))
 
 
 class GlimpseDecoder(nn.Module):
-    """A vector to a glimpse: colours and a mask, each between 0 and 1. `fine` has a layer more before each."""
+    """Decodes a vector to a glimpse: colours and a mask, each between 0 and 1. `fine` adds a layer before each of the
+    two outputs."""
 
     def __init__(self, side: int, latent_dim: int, *, fine: bool):
         super().__init__()
         if side not in (32, 64):
-            raise BadInput(f"glimpses of {side} pixels a side were asked for; possible are 32 and 64")
+            raise BadInput(f"glimpses have {side} pixels a side; expected 32 or 64")
         begin = (point(128, 16), grow(1024, 4, 8))
         if side == 64:
             layers: tuple[Layer, ...] = (

@@ -14,16 +14,17 @@
     loss = −log N(x; y, σ²) + KL of what, where, depth and presence of new objects (fixed priors) and of old ones (a
            prior that an LSTM learns), and of the background (a GRU's)
 
-The number of objects varies; there are places for K − 1 of them beside the background. An object has a name that no
-other object of the video ever has. SCALOR's own rule says to which object a pixel belongs: of those that cover it with
-α_n > 0.3, the nearest (largest G_n), if all together cover it that far; else to the background.
+The number of objects varies, with at most K − 1 objects beside the background. An object has an id that no other object
+of the video ever gets. SCALOR's own rule assigns pixels to objects. Of the objects that cover a pixel with α_n > 0.3,
+the nearest (largest G_n) gets it, if all objects together also cover it that much; otherwise it is background.
 
-Deviations from the authors' code. Their limit on the number of objects holds only in training; here the places are as
-many in evaluation, so that the state has one size. Names never return, where theirs may after a death. In evaluation
-nothing is drawn: means, and presence yes or no. A standard deviation is at least 10⁻⁴. Exact shortcuts: only objects in
-places are decoded for learning and pasted, because what is refused adds nothing; colour, mask and importance are pasted
-at once, by two products instead of a sampling; all backgrounds of a clip are decoded at once. For short trainings, and
-off unless asked for: the authors' `curriculum`, and frames by themselves at first (`alone`).
+Deviations from the authors' code: Their limit on the number of objects holds only in training; here it holds in
+evaluation too, so that the state has a fixed size. Ids are never reused, where theirs may be after an object has
+disappeared. In evaluation nothing is sampled: latents are means, and presence is 0 or 1. A standard deviation is at
+least 10⁻⁴. Exact shortcuts: in training only accepted objects are decoded and pasted, because refused proposals
+contribute nothing; colour, mask and importance are pasted at once, by two matrix products instead of grid sampling; all
+backgrounds of a clip are decoded at once. Options for short trainings, off by default: the authors' `curriculum`, and
+training on single frames at first (`alone`).
 """
 
 from __future__ import annotations
@@ -58,15 +59,16 @@ from vonet.interface import (
 from vonet.schedule import Schedule
 
 FEATURES, MASK_CODE, LAYERS = 64, 32, 2
-"""Channels of the features and of the code of what is covered; layers of the ConvLSTM."""
+"""Channels of the features and of the encoded coverage; layers of the ConvLSTM."""
 TRACK, PRIOR = 128, 64
 """Widths of the tracker and of its prior."""
 LARGEST_LOGIT = 8.8
 """Presence stays between 0.00015 and 0.99985."""
 LONGEST_MOVE, EDGE = 0.2, 1.05
-"""How far an object moves in a frame, and where its centre must stay."""
+"""Largest motion of an object per frame, and limits of its centre."""
 COVERED, REFUSED_ABOVE, FOOTPRINT = 0.1, 0.3, 0.3
-"""A proposal is refused if so much of its footprint (mask above 0.3) lies where propagated masks are above 0.1."""
+"""A proposal is refused if at least this share of its footprint (mask above 0.3) lies where propagated masks are above
+0.1."""
 CARRIED_ABOVE, LONGEST_ABSENCE = 0.7, 0.6
 REFUSED_PRIOR = 1e-8
 BELONGS_ABOVE = 0.3
@@ -76,8 +78,8 @@ EPS = 1e-15
 
 @dataclass(frozen=True, kw_only=True)
 class BoxConfig:
-    """What boxes there can be: the root of a box's area is `size` ± `size_range` as a share of the frame, its height
-    divided by its width `ratio` ± `ratio_range`. No object outside can be found."""
+    """Range of possible boxes: the square root of a box's area is `size` ± `size_range` as a share of the frame, and
+    its height divided by its width is `ratio` ± `ratio_range`. Objects outside this range cannot be found."""
 
     size: float = 0.2
     size_range: float = 0.15
@@ -89,7 +91,7 @@ class BoxConfig:
             raise BadInput(f"{self}: ranges must be more than 0 and less than the value they surround")
 
     def extents(self, raw: Float[Tensor, "*any 2"]) -> Float[Tensor, "*any 2"]:
-        """Width and height from any two numbers."""
+        """Width and height of a box from two unbounded numbers."""
         size = self.size + self.size_range * raw[..., :1].tanh()
         root = (self.ratio + self.ratio_range * raw[..., 1:].tanh()).sqrt()
         return torch.cat([size / root, size * root], dim=-1)
@@ -102,28 +104,29 @@ class SCALORConfig:
     size: tuple[int, int] = (128, 128)
     """Height and width of the frames: 64x64 or 128x128."""
     slots: int = 11
-    """The background and places for so many objects less one, unless asked otherwise; no parameter depends on it."""
+    """Default number of slots: one for the background, the others for objects; no parameter depends on it."""
     grid: int = 8
-    """Cells on a side, 4 or 8, each of which may propose an object."""
+    """Cells per side of the grid, 4 or 8; each cell may propose an object."""
     glimpse: int = 64
     """Side of a glimpse in pixels, 32 or 64."""
     what_dim: int = 64
     background_dim: int = 10
     box: BoxConfig = field(default_factory=BoxConfig)
     sigma: float = 0.1
-    """Standard deviation of a colour around the picture."""
+    """Standard deviation of a pixel's colour around the reconstruction."""
     presence: Schedule = field(default_factory=lambda: Schedule(((0, 0.1), (500, 1e-3))))
     """The prior probability of an object in a cell."""
     cooling: int = 20_000
-    """Updates in which the temperature of presences falls from 1 to ½, where it stays."""
+    """Number of updates in which the temperature of presences falls from 1 to ½, where it stays."""
     cut: int = 30_000
-    """Updates in which no gradient passes from frame to frame through objects."""
+    """Number of updates in which no gradient passes from frame to frame through objects."""
     curriculum: int = 0
-    """Updates in which objects are held to hide the background everywhere, so that they must learn to paint before it
-    can do without them: an option of the authors, off unless asked for, and then 200 updates."""
+    """Number of updates in which objects are assumed to hide the background everywhere, so that objects learn to paint
+    before the background can explain the frame alone. An option of the authors, off by default; they use 200
+    updates."""
     alone: int = 0
-    """Updates in which each frame is by itself, so that nothing is propagated and nothing refused: discovery learns
-    first. Ours."""
+    """Number of updates in which each frame is processed on its own, without propagation and refusals, so that
+    discovery learns first. Our addition."""
 
     losses = ("reconstruction", "what", "where", "depth", "presence", "background")
 
@@ -145,12 +148,12 @@ class SCALORConfig:
 
 @dataclass(frozen=True)
 class Objects(State):
-    """Places for objects; an empty place has presence 0 and name 0."""
+    """The object slots; an empty slot has presence 0 and name 0."""
 
     what: Float[Tensor, "B P what"]
     box: Float[Tensor, "B P 4"]
     move: Float[Tensor, "B P 4"]
-    """The four raw numbers from which the last box came."""
+    """The four raw numbers that gave the last box."""
     depth: Float[Tensor, "B P 1"]
     presence: Float[Tensor, "B P 1"]
     absence: Float[Tensor, "B P 1"]
@@ -175,16 +178,17 @@ class SCALORState(Objects):
     background_hidden: Float[Tensor, "B _"]
     names_given: Int[Tensor, " B"]
     seen: Bool[Tensor, " B"]
-    """Whether there was a frame before."""
+    """Whether the video had a frame before."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class SCALORStep(StepOutput):
-    """Besides the segments, all that the losses need."""
+    """Masks and labels, with everything that the losses need."""
 
     foreground: Float[Tensor, "B 3 H W"]
     hidden: Float[Tensor, "B 1 H W"]
-    """How much of the background is not seen: α of all objects together, or all of it (`SCALORConfig.curriculum`)."""
+    """Share of the background that is hidden: the joint α of all objects, or 1 everywhere
+    (`SCALORConfig.curriculum`)."""
     background: Float[Tensor, "B Z"]
     kl_what: Float[Tensor, " B"]
     kl_where: Float[Tensor, " B"]
@@ -195,7 +199,7 @@ class SCALORStep(StepOutput):
 
 @dataclass(frozen=True)
 class Annealed:
-    """What changes while the model learns."""
+    """Annealed quantities during training."""
 
     temperature: float
     presence_prior: float
@@ -208,31 +212,31 @@ class Annealed:
 
 
 def gaussian(parameters: Float[Tensor, "*any _"], shift: float = 0.0) -> Gaussian:
-    """Mean, and standard deviation by a softplus."""
+    """A Gaussian whose standard deviation is a softplus of the second half of the parameters."""
     mean, raw = parameters.chunk(2, dim=-1)
     return Gaussian(mean, (F.softplus(raw + shift) + SMALLEST_STD).log())
 
 
 def bernoulli_divergence(logits: Float[Tensor, "*any"], prior: Float[Tensor, "*any"]) -> Float[Tensor, "*any"]:
-    """KL of yes or no, with probability σ(logits), from a prior probability."""
+    """KL divergence of a Bernoulli variable with probability σ(logits) from a prior probability."""
     q = logits.sigmoid()
     yes = q * ((q + EPS).log() - (prior + EPS).log())
     return yes + (1 - q) * ((1 - q + EPS).log() - (1 - prior + EPS).log())
 
 
 def limited(alpha: Float[Tensor, "*any"]) -> Float[Tensor, "*any"]:
-    """At most one; gradients pass as if it were not limited."""
+    """Clamped to at most one, with gradients passed straight through."""
     return alpha + (alpha.clamp(EPS, 1 - EPS) - alpha).detach()
 
 
 class Drawing(nn.Module):
-    """What draws latents in training and takes the likeliest in evaluation."""
+    """A module that samples latents in training and uses their mean in evaluation."""
 
     def drawn(self, latent: Gaussian) -> Tensor:
         return latent.sample() if self.training else latent.mean
 
     def present(self, logits: Float[Tensor, "*any"], temperature: float) -> Float[Tensor, "*any"]:
-        """A relaxed yes or no, between 0 and 1; in evaluation 0 or 1."""
+        """A relaxed Bernoulli sample between 0 and 1; in evaluation 0 or 1."""
         if not self.training:
             return (logits > 0).to(logits.dtype)
         return ((logits + torch.rand_like(logits).logit(eps=1e-6)) / temperature).sigmoid()
@@ -242,7 +246,7 @@ class Drawing(nn.Module):
 
 
 class FrameEncoder(nn.Module):
-    """A frame to the grid of features."""
+    """Encodes a frame to the grid of features."""
 
     def __init__(self, side: int, grid: int):
         super().__init__()
@@ -263,7 +267,7 @@ class FrameEncoder(nn.Module):
 
 
 class Background(Drawing):
-    """What remains of a frame where no object is: a small VAE with a prior that knows the past."""
+    """The background: a small VAE of the parts of the frame without objects, with a prior that depends on the past."""
 
     def __init__(self, side: int, dim: int):
         super().__init__()
@@ -281,7 +285,7 @@ class Background(Drawing):
     def forward(
         self, frame: Float[Tensor, "B 3 H W"], alpha: Float[Tensor, "B 1 H W"], state: SCALORState
     ) -> tuple[Float[Tensor, "B Z"], Float[Tensor, "B _"], Float[Tensor, " B"]]:
-        """z, the prior's memory, and the divergence."""
+        """z, the state of the prior's GRU, and the KL divergence."""
         posterior = gaussian(self.encoder(torch.cat([frame, 1 - alpha], dim=1)))
         hidden = self.prior_gru(state.background, state.background_hidden)
         change = gaussian(self.prior_head(hidden))
@@ -294,7 +298,7 @@ class Background(Drawing):
 
 
 class Propagation(Drawing):
-    """Objects of the last frame in this one."""
+    """Updates the objects of the last frame for the present one."""
 
     def __init__(self, what: int, grid: int, box: BoxConfig):
         super().__init__()
@@ -320,7 +324,7 @@ class Propagation(Drawing):
         side: int,
         temperature: float,
     ) -> tuple[Objects, dict[str, Float[Tensor, " B"]]]:
-        """The objects as they are now, and the divergences."""
+        """The updated objects and the KL divergences."""
         live = old.alive.unsqueeze(-1).to(frame.dtype)
         batch_places = old.alive.shape
 
@@ -370,7 +374,7 @@ class Propagation(Drawing):
 
 @dataclass(frozen=True)
 class Proposals:
-    """One object for each cell. `presence` is what remains after refusals."""
+    """One proposed object per cell. `presence` is zero for refused proposals."""
 
     what: Float[Tensor, "B N what"]
     box: Float[Tensor, "B N 4"]
@@ -379,7 +383,7 @@ class Proposals:
 
 
 class Discovery(Drawing):
-    """Objects that nobody follows yet."""
+    """Proposes objects that are not tracked yet."""
 
     cell_middles: Tensor
 
@@ -445,7 +449,7 @@ class Discovery(Drawing):
         box: Float[Tensor, "B N 4"],
         covered: Float[Tensor, "B 1 H W"],
     ) -> Bool[Tensor, "B N"]:
-        """Which proposals lie where propagated objects lie already."""
+        """Which proposals overlap with propagated objects."""
         if not (covered > COVERED).any():
             return torch.zeros(box.shape[:2], dtype=torch.bool, device=box.device)
         footprint = paste(decoder(what)[1], box, (covered.shape[-2], covered.shape[-1])) > FOOTPRINT
@@ -477,7 +481,7 @@ class SCALOR(nn.Module):
         self.to(memory_format=torch.channels_last)  # type: ignore[call-overload]
 
     def annealed(self, update: int | None) -> Annealed:
-        """At an update; None: after all of them."""
+        """Annealed quantities at this update; None: at the end of training."""
         config = self.config
         if update is None:
             return Annealed(0.5, config.presence.points[-1][1], cut=False, hides=False)
@@ -542,7 +546,7 @@ class SCALOR(nn.Module):
     def _propagated(
         self, frame: Tensor, features: Tensor, state: SCALORState, annealed: Annealed
     ) -> tuple[Objects, dict[str, Tensor]]:
-        """The objects that go on, and the divergences. Nothing is computed where there are none."""
+        """The propagated objects and the KL divergences. Skipped if there are no objects."""
         old = Objects(**{f.name: getattr(state, f.name) for f in fields(Objects)})
         if not old.alive.any():
             return old, dict.fromkeys(("what", "where", "depth", "presence"), frame.new_zeros(len(frame)))
@@ -552,7 +556,7 @@ class SCALOR(nn.Module):
 
     @torch.no_grad()
     def _covered(self, old: Objects) -> Float[Tensor, "B 1 H W"]:
-        """α of the objects that go on, all together."""
+        """The joint α of all propagated objects."""
         if not old.alive.any():
             return old.what.new_zeros(len(old.what), 1, *self.size)
         present = self.glimpse_decoder(old.what)[1] * old.presence[..., None, None]
@@ -561,10 +565,10 @@ class SCALOR(nn.Module):
     def _joined(
         self, old: Objects, new: Proposals, occupied: Bool[Tensor, "B P"], names_given: Int[Tensor, " B"]
     ) -> tuple[Objects, Int[Tensor, " B"]]:
-        """Put the likeliest proposals into the free places.
+        """Put the most probable proposals into the free object slots.
 
-        `occupied`: places that had an object before this frame. The place of an object that dies in this frame is free
-        from the next frame on, because the authors count the objects before they propagate them.
+        `occupied`: object slots that had an object before this frame. The slot of an object that disappears in this
+        frame becomes free only in the next frame, because the authors count the objects before they propagate them.
         """
         likeliest = new.presence.squeeze(-1).argsort(dim=1, descending=True, stable=True)
         rank = occupied.int().argsort(dim=1, stable=True).argsort(dim=1)  # the free places first, in order
@@ -591,7 +595,7 @@ class SCALOR(nn.Module):
         return objects, names_given + fills.sum(dim=1)
 
     def _render(self, objects: Objects) -> tuple[Tensor, Tensor, Tensor, Tensor]:
-        """The picture of all objects, what they cover together, and each one's α and importance."""
+        """The picture of all objects, their joint α, and the α and importance of each."""
         colour, mask = self.glimpse_decoder(objects.what)
         present = mask * objects.presence[..., None, None]
         nearness = (-objects.depth).sigmoid()[..., None, None]
@@ -603,14 +607,14 @@ class SCALOR(nn.Module):
     @staticmethod
     @torch.no_grad()
     def _log_masks(alpha: Tensor, importances: Float[Tensor, "B P H W"]) -> Float[Tensor, "B K H W"]:
-        """The background, then the objects by their share of what is covered."""
+        """Log-masks: first the background, then the objects by their share of the covered area."""
         shares = alpha * importances / (importances.sum(1, keepdim=True) + EPS)
         return torch.cat([1 - alpha, shares], dim=1).clamp(min=1e-8).log().log_softmax(dim=1)
 
     @staticmethod
     @torch.no_grad()
     def _labels(alpha: Tensor, alphas: Tensor, importances: Tensor, names: Int[Tensor, "B P"]) -> Int[Tensor, "B H W"]:
-        """One for the background, the name plus one for an object."""
+        """Label 1 for the background, and the object's id plus one for objects."""
         nearest = torch.where(alphas > BELONGS_ABOVE, importances, -1.0).max(dim=1)
         owner = names[:, :, None, None].expand_as(alphas).gather(1, nearest.indices.unsqueeze(1)).squeeze(1)
         covered = (alpha.squeeze(1) > BELONGS_ABOVE) & (nearest.values >= 0)
@@ -618,7 +622,7 @@ class SCALOR(nn.Module):
 
     @staticmethod
     def _slots(what: Float[Tensor, "B P D"], background: Float[Tensor, "B Z"]) -> Float[Tensor, "B K D"]:
-        """The background's latent, made as wide as the objects'."""
+        """The background's latent, padded to the width of the objects'."""
         width = what.shape[-1]
         return torch.cat([F.pad(background, (0, width - background.shape[-1]))[:, None], what], dim=1)
 
@@ -631,7 +635,7 @@ class SCALOR(nn.Module):
     def initial_state(
         self, batch: int, slots: int | None = None, generator: torch.Generator | None = None
     ) -> SCALORState:
-        """Nothing seen, and places for `slots` − 1 objects, for `batch` videos."""
+        """An empty state for `batch` videos with `slots` − 1 object slots."""
         count = self.slots if slots is None else slots
         check_slots(count)
         check_batch(batch)
@@ -659,7 +663,7 @@ class SCALOR(nn.Module):
     # ---- a video ---------------------------------------------------------------------------------------------------
 
     def unroll(self, clip: Clip, state: SCALORState | None = None) -> Output:
-        """Watch a clip. No background is decoded."""
+        """Watch a clip. Masks of a clip; no background is decoded."""
         return self._watch(clip, state, self.annealed(None))[0]
 
     def _watch(self, clip: Clip, state: SCALORState | None, annealed: Annealed) -> tuple[Output, dict[str, Tensor]]:
@@ -672,7 +676,7 @@ class SCALOR(nn.Module):
         return output, tensors
 
     def forward(self, clip: Clip, state: SCALORState | None = None, update: int = 0) -> Output:
-        """Watch a clip and say how badly it is explained. In training mode latents are drawn."""
+        """Computes masks and losses of a clip. In training mode latents are sampled."""
         if update < self.config.alone:
             clip = Clip(clip.frames, torch.ones_like(clip.is_first))
         output, found = self._watch(clip, state, self.annealed(update))
@@ -696,7 +700,7 @@ class SCALOR(nn.Module):
 
 
 def _kept(objects: Objects, kept: Bool[Tensor, "B P"]) -> Objects:
-    """The others leave their places."""
+    """Keeps the selected objects and empties the other object slots."""
     return objects.map(lambda x: x.masked_fill(~kept.view(*kept.shape, *[1] * (x.ndim - 2)), 0))
 
 

@@ -1,5 +1,5 @@
-"""Generated worlds: MuJoCo moves rigid bodies, its ray caster sees them, and every pixel's object is known.
+"""Generated worlds: MuJoCo simulates rigid bodies and casts the rays, so the object of every pixel is known.
 
-Five levels in the spirit of MOVi-A to E (`levels.py`), from plain solids on a grey floor to many textured ones under
-a moving camera. Nothing is downloaded, no OpenGL is needed.
+There are five levels modelled on MOVi-A to E (`levels.py`), from plain solids on a grey floor to many textured objects
+under a moving camera. Nothing is downloaded, and OpenGL is not needed.
 """

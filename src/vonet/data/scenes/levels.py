@@ -1,4 +1,4 @@
-"""The five levels, as data."""
+"""The five levels, as constants."""
 
 from __future__ import annotations
 
@@ -14,9 +14,9 @@ Camera = Literal["fixed", "dome", "moving"]
 class Level:
     """The content of a level's videos.
 
-    resting: how many lie on the floor when the video begins.
-    thrown: how many are thrown in.
-    sizes: a choice of two, or a range; the longest side of an object.
+    resting: Number of objects that lie on the floor when the video begins.
+    thrown: Number of objects that are thrown in.
+    sizes: Length of an object's longest side, as a choice of two or as a range.
     """
 
     name: str

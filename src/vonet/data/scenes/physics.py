@@ -24,7 +24,7 @@ _GEOMS = {
 
 @dataclass(frozen=True)
 class Collision:
-    """Two bodies that begin to touch: object numbers (−1 is the floor), the frame, where, along what, how strongly."""
+    """Two bodies begin to touch: object numbers (−1 is the floor), frame, position, normal and force."""
 
     objects: tuple[int, int]
     frame: int
@@ -35,7 +35,8 @@ class Collision:
 
 @dataclass(frozen=True)
 class Motion:
-    """What happened: the bodies' paths, and all of MuJoCo's coordinates for each frame, from which it is drawn."""
+    """The result of a simulation: the paths of the bodies, and MuJoCo's coordinates for each frame, from which it is
+    rendered."""
 
     positions: Float[np.ndarray, "T k 3"]
     quaternions: Float[np.ndarray, "T k 4"]
@@ -46,7 +47,7 @@ class Motion:
 
 
 class World:
-    """A scene inside MuJoCo. `object_of` gives the object each geom belongs to, −1 for the floor."""
+    """A scene as a MuJoCo model. `object_of` maps each geom to its object, −1 for the floor."""
 
     def __init__(self, scene: Scene):
         self.scene = scene
@@ -55,13 +56,13 @@ class World:
         self.object_of: Int[np.ndarray, " geoms"] = self.model.geom_bodyid - 1
 
     def place(self, positions: Float[np.ndarray, "k 3"], quaternions: Float[np.ndarray, "k 4"]) -> None:
-        """Put all bodies where they are to be seen."""
+        """Move all bodies to the positions at which they are rendered."""
         coordinates = self.data.qpos.reshape(-1, 7)
         coordinates[:, :3], coordinates[:, 3:] = positions, quaternions
         mujoco.mj_kinematics(self.model, self.data)
 
     def simulate(self, frames: int) -> Motion | None:
-        """None where the numbers blew up."""
+        """Simulates all frames; returns None if the simulation diverges."""
         model, data = self.model, self.data
         thrown = np.array([o.thrown for o in self.scene.objects])
         self._begin()
@@ -96,7 +97,8 @@ class World:
             row[:3], row[3:] = thing.position, thing.quaternion
 
     def _settle(self, thrown: np.ndarray) -> None:
-        """The resting objects fall, rolling away is braked, until they lie still; those to be thrown wait far above."""
+        """Lets the resting objects fall, with damped rolling, until they lie still; objects to be thrown are parked far
+        above."""
         model, data = self.model, self.data
         coordinates, speeds = data.qpos.reshape(-1, 7), data.qvel.reshape(-1, 6)
         waiting = coordinates[thrown].copy()
@@ -111,7 +113,7 @@ class World:
         coordinates[thrown] = self._above(waiting, thrown)
 
     def _above(self, waiting: np.ndarray, thrown: np.ndarray) -> np.ndarray:
-        """Where the thrown objects start: where they were drawn, but higher while something rests there."""
+        """Start positions of the thrown objects: as drawn, but raised if a resting object is in the way."""
         sizes = np.array([o.size for o in self.scene.objects])
         resting = self.data.qpos.reshape(-1, 7)[~thrown, :3]
         for row, size in zip(waiting, sizes[thrown], strict=True):
@@ -120,7 +122,8 @@ class World:
         return waiting
 
     def _note_collisions(self, step: int, touched: dict[int, int], collisions: list[Collision]) -> None:
-        """A pair collides when it touches and has not for a frame's time. `touched`: when each pair last did."""
+        """Records a collision when a pair touches that has not touched for the time of a frame. `touched`: step at
+        which each pair last touched."""
         data = self.data
         if not data.ncon:
             return
@@ -143,7 +146,7 @@ class World:
 
 
 def rotations(quaternions: Float[np.ndarray, "*any 4"]) -> Float[np.ndarray, "*any 3 3"]:
-    """From an object's own coordinates to the world's."""
+    """Rotation matrices from an object's own coordinates to the world's."""
     w, x, y, z = np.moveaxis(quaternions / np.linalg.norm(quaternions, axis=-1, keepdims=True), -1, 0)
     rows = [
         [1 - 2 * (y * y + z * z), 2 * (x * y - w * z), 2 * (x * z + w * y)],
@@ -187,8 +190,8 @@ def _geom(spec: mujoco.MjSpec, body: mujoco.MjsBody, part: Part, size: float, na
 
 
 def _contact(geom: mujoco.MjsGeom, friction: float, restitution: float, rolls: bool) -> None:
-    """Restitution by the damping ratio of an oscillator that keeps this share of its speed in half a swing. What rolls
-    is slowed by friction in six dimensions; for the others three do, at a third of the cost."""
+    """Sets restitution through the damping ratio of an oscillator that keeps this share of its speed in half a period.
+    Rolling objects need friction in six dimensions; three are enough for the others, at a third of the cost."""
     swing = -np.log(restitution)
     geom.condim = 6 if rolls else 3
     geom.friction = [friction, 0.01, 0.004]

@@ -1,7 +1,8 @@
-"""Pictures by casting rays: one from the middle of each pixel for the exact ids, four around it for the colours.
+"""Renders by ray casting: one ray through the centre of each pixel for the exact ids, and four around it for the
+colours.
 
-Each of the four sees the light from another point of a small lamp, which gives shadows their soft borders. All light is
-added up linearly and coded for the screen at the end.
+Each of the four is lit from another point of a small lamp, which gives soft shadows. Light is added up linearly and
+gamma-encoded at the end.
 """
 
 from __future__ import annotations
@@ -28,7 +29,7 @@ HAZE_FROM, HAZE_TO = 18.0, 90.0
 
 
 def axes_of(camera: Float[np.ndarray, " 3"]) -> Float[np.ndarray, "3 3"]:
-    """Right, up and forward of a camera that looks at the origin."""
+    """The axes right, up and forward of a camera that looks at the origin."""
     forward = -camera / np.linalg.norm(camera)
     right = np.cross(forward, [0.0, 0.0, 1.0])
     right /= np.linalg.norm(right)
@@ -37,7 +38,7 @@ def axes_of(camera: Float[np.ndarray, " 3"]) -> Float[np.ndarray, "3 3"]:
 
 @cache
 def _grid(size: int, offset: tuple[float, float]) -> Float[np.ndarray, "pixels 3"]:
-    """Unit vectors through the pixels, row by row, in the camera's own axes."""
+    """Unit vectors through the pixels, row by row, in camera coordinates."""
     reach = SENSOR_WIDTH / FOCAL_LENGTH / size
     down, across = np.mgrid[:size, :size] + 0.5 - size / 2 + np.array(offset)[:, None, None]
     rays = np.stack([reach * across, -reach * down, np.ones((size, size))], axis=-1).reshape(-1, 3)
@@ -47,14 +48,14 @@ def _grid(size: int, offset: tuple[float, float]) -> Float[np.ndarray, "pixels 3
 def directions(
     camera: Float[np.ndarray, " 3"], size: int, offset: tuple[float, float] = (0.0, 0.0)
 ) -> Float[np.ndarray, "pixels 3"]:
-    """Unit vectors through the pixels, row by row; `offset` from their middle in pixels (down, right)."""
+    """Unit vectors through the pixels, row by row, at `offset` (down, right) from the pixel centres, in pixels."""
     return np.einsum("pa,ad->pd", _grid(size, offset), axes_of(camera))
 
 
 def image_positions(
     points: Float[np.ndarray, "T k 3"], cameras: Float[np.ndarray, "T 3"]
 ) -> Float[np.ndarray, "T k 2"]:
-    """Where points are in the picture, (x, y) from the upper left corner, the picture's side being one."""
+    """Projects points to the picture: (x, y) from the upper left corner, in units of the picture's side."""
     axes = np.stack([axes_of(camera) for camera in cameras])
     right, up, forward = np.einsum("taj,tkj->atk", axes, points - cameras[:, None])
     scale = FOCAL_LENGTH / SENSOR_WIDTH / np.where(forward > 1e-6, forward, np.nan)
@@ -63,7 +64,7 @@ def image_positions(
 
 @dataclass(frozen=True)
 class Hits:
-    """Intersections of rays: object (−1 floor, −2 none), distance, and surface normal, which faces the ray."""
+    """Ray intersections: object (−1 floor, −2 none), distance, and the surface normal that faces the ray."""
 
     objects: Int[np.ndarray, " n"]
     distances: Float[np.ndarray, " n"]
@@ -74,7 +75,7 @@ class Hits:
 
 
 def cast(world: World, origin: Float[np.ndarray, " 3"], rays: Float[np.ndarray, "n 3"]) -> Hits:
-    """What each ray from `origin` hits first: object, distance, normal."""
+    """The first intersection of each ray from `origin`: object, distance, normal."""
     n = len(rays)
     geoms, distances, normals = np.empty(n, np.int32), np.empty(n), np.zeros(3 * n)
     if n:
@@ -87,7 +88,7 @@ def cast(world: World, origin: Float[np.ndarray, " 3"], rays: Float[np.ndarray, 
 
 
 def render(world: World, motion: Motion, size: int) -> tuple[UInt8[np.ndarray, "T H W 3"], Int[np.ndarray, "T H W"]]:
-    """Frames, and for each pixel the number of the object in its middle, −1 for the background."""
+    """Frames, and for each pixel the number of the object at its centre, −1 for the background."""
     frames, ids = [], []
     at_once = max(1, SAMPLES_AT_ONCE // (4 * size * size))
     for start in range(0, len(motion.positions), at_once):
@@ -101,7 +102,7 @@ def render(world: World, motion: Motion, size: int) -> tuple[UInt8[np.ndarray, "
 
 @dataclass(frozen=True)
 class Samples:
-    """All that the colour of a ray depends on."""
+    """Everything that determines the colour of a ray."""
 
     frame: Int[np.ndarray, " n"]
     objects: Int[np.ndarray, " n"]
@@ -118,8 +119,8 @@ def _joined(samples: tuple[Samples, ...]) -> Samples:
 
 
 def _look(world: World, motion: Motion, frame: int, size: int) -> tuple[Samples, Int[np.ndarray, "H W"]]:
-    """Four rays per pixel. Only where something changes nearby are they all cast; elsewhere they meet the plane that
-    touches the surface in the pixel's middle, and share its shadow."""
+    """Samples four rays per pixel. All four are cast only near borders. Elsewhere they are intersected with the tangent
+    plane at the pixel's centre and share its shadow."""
     scene = world.scene
     camera = scene.camera[frame]
     world.place(motion.positions[frame], motion.quaternions[frame])
@@ -161,7 +162,7 @@ def _dot(a: np.ndarray, b: np.ndarray) -> np.ndarray:
 
 
 def _borders(middle: Hits, size: int) -> Int[np.ndarray, " borders"]:
-    """Pixels beside which lies another object, or a surface that is turned another way."""
+    """Pixels next to another object, or next to a surface of the same object with another orientation."""
     objects, normals = middle.objects.reshape(size, size), middle.normals.reshape(size, size, 3)
     found = np.zeros((size, size), bool)
     for here, there in _neighbours():
@@ -173,7 +174,7 @@ def _borders(middle: Hits, size: int) -> Int[np.ndarray, " borders"]:
 
 
 def _neighbours() -> list[tuple[tuple[slice, slice], tuple[slice, slice]]]:
-    """Every pair of pixels that touch, also by a corner: two views of a picture, moved against each other."""
+    """All pairs of neighbouring pixels, diagonals included, as pairs of shifted views of a picture."""
     cut, rest, whole = slice(None, -1), slice(1, None), slice(None)
     return [
         ((cut, whole), (rest, whole)),
@@ -186,7 +187,8 @@ def _neighbours() -> list[tuple[tuple[slice, slice], tuple[slice, slice]]]:
 def _half_lit(
     first: Float[np.ndarray, " pixels"], second: Float[np.ndarray, " pixels"], borders: np.ndarray, size: int
 ) -> Int[np.ndarray, " found"]:
-    """Pixels at the border of a shadow: opposite points of the lamp, or neighbouring pixels, differ in visibility."""
+    """Pixels at the border of a shadow, where visibility differs between opposite points of the lamp or between
+    neighbouring pixels."""
     found = (first != second).reshape(size, size)
     for lit in (first.reshape(size, size), second.reshape(size, size)):
         for here, there in _neighbours():
@@ -198,14 +200,14 @@ def _half_lit(
 
 
 def _on_planes(middle: Hits, away: Float[np.ndarray, "n 3"], rays: Float[np.ndarray, "n 3"]) -> Hits:
-    """Where rays meet the planes that touch the surface where the middle rays met it."""
+    """Intersections of rays with the tangent planes at the points that the centre rays hit."""
     steepness = _dot(rays, middle.normals)
     distances = _dot(away, middle.normals) / np.where(np.abs(steepness) > 1e-9, steepness, 1)
     return Hits(middle.objects.copy(), np.where(middle.objects > -2, distances, -1.0), middle.normals.copy())
 
 
 def _lamp(light: Float[np.ndarray, " 3"]) -> Float[np.ndarray, "4 3"]:
-    """Four points of the lamp's disc, the first two opposite each other."""
+    """Four points on the lamp's disc; the first two are opposite each other."""
     right, up, _ = axes_of(light)
     turns = np.pi / 4 + np.array([0, 2, 1, 3]) * np.pi / 2
     return light + LAMP_RADIUS * (np.cos(turns)[:, None] * right + np.sin(turns)[:, None] * up)
@@ -214,7 +216,7 @@ def _lamp(light: Float[np.ndarray, " 3"]) -> Float[np.ndarray, "4 3"]:
 def _lit(
     world: World, lamp: Float[np.ndarray, " 3"], points: Float[np.ndarray, "n 3"], normals: Float[np.ndarray, "n 3"]
 ) -> Float[np.ndarray, " n"]:
-    """Which points the lamp's light reaches: they face it, and its ray meets no other surface before them."""
+    """Which points are lit: they face the lamp, and no other surface lies between."""
     rays = points - lamp
     facing = np.flatnonzero(_dot(normals, rays) < 0)
     far = np.sqrt(_dot(rays, rays))[facing]
@@ -225,7 +227,7 @@ def _lit(
 
 
 def _shade(scene: Scene, motion: Motion, s: Samples) -> Float[np.ndarray, "n 3"]:
-    """The light that comes back along each ray."""
+    """The light that each ray carries to the camera."""
     albedo, haze = _albedo(scene, motion, s), _mean_colour(scene.dome)
     facing = np.maximum(np.einsum("nd,nd->n", s.normals, s.to_light), 0) * s.lit
     filled = np.maximum(np.einsum("nd,d->n", s.normals, FILL_FROM), 0)
@@ -245,7 +247,7 @@ def _shade(scene: Scene, motion: Motion, s: Samples) -> Float[np.ndarray, "n 3"]
 
 
 def _albedo(scene: Scene, motion: Motion, s: Samples) -> Float[np.ndarray, "n 3"]:
-    """The surface's own colour; textures are looked up in the object's coordinates, in units of its size."""
+    """The surface's own colour (albedo); textures are evaluated in the object's coordinates, in units of its size."""
     albedo = np.zeros((len(s.objects), 3), np.float32)
     order = np.argsort(s.objects, kind="stable")
     numbers, starts = np.unique(s.objects[order], return_index=True)
@@ -265,7 +267,7 @@ def _albedo(scene: Scene, motion: Motion, s: Samples) -> Float[np.ndarray, "n 3"
 
 
 def _add_gloss(scene: Scene, s: Samples, albedo: np.ndarray, light: np.ndarray) -> None:
-    """Highlights; metal also mirrors a bright sky and a dark floor in its own colour, and scatters less."""
+    """Adds highlights; metal also reflects a bright sky and a dark floor in its own colour, and scatters less light."""
     materials = np.array([{"rubber": 0, "textured": 0, "metal": 1}[o.material] for o in scene.objects], bool)
     solid = np.flatnonzero(s.objects >= 0)
     metal = materials[s.objects[solid]]

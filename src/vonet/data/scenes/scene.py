@@ -1,6 +1,6 @@
-"""A scene before anything moves: which objects, from where they start, the camera's path, the light, the background.
+"""A scene before the simulation: objects with their start positions, the camera's path, the light, the background.
 
-Drawn from random numbers alone, never from the size of the picture.
+It depends only on random numbers, never on the size of the picture.
 """
 
 from __future__ import annotations
@@ -25,10 +25,10 @@ COLOURS = {
     "cyan": (41, 208, 208),
     "yellow": (255, 238, 51),
 }
-"""CLEVR's eight, as on the screen."""
+"""CLEVR's eight colours, as on the screen."""
 
 Paint = Texture | Float[np.ndarray, " 3"]
-"""A texture, or one colour; linear, not gamma-coded."""
+"""A texture, or one colour; linear, not gamma-encoded."""
 
 FOCAL_LENGTH, SENSOR_WIDTH = 35.0, 32.0
 THROWN_FROM = ((-5.0, -5.0, 1.0), (5.0, 5.0, 5.0))
@@ -54,7 +54,7 @@ MATERIALS = {
 
 @dataclass(frozen=True)
 class Object:
-    """One body. `size` is the length of its longest side; positions and velocities are those it starts with."""
+    """One body. `size` is the length of the longest side; position, quaternion and velocity are the initial ones."""
 
     shape: str
     size: float
@@ -69,7 +69,7 @@ class Object:
 
 @dataclass(frozen=True)
 class Scene:
-    """Everything that physics and rendering need to make a video."""
+    """Everything that simulation and rendering need for one video."""
 
     objects: tuple[Object, ...]
     camera: Float[np.ndarray, "T 3"]
@@ -80,7 +80,7 @@ class Scene:
 
 
 def linear(screen: object) -> Float[np.ndarray, " 3"]:
-    """From colours as on the screen, in [0, 1], to light."""
+    """Converts screen colours (gamma-encoded) in [0, 1] to linear light."""
     return np.asarray(screen, float) ** 2.2
 
 
@@ -92,8 +92,8 @@ def sample_scene(
     objects: tuple[int, int] | None,
     distance: float = 1.0,
 ) -> Scene:
-    """`distance`: of the camera from the origin, as a share of the level's. Objects start from this share of the region
-    and with this share of the sideways speed, so that as many of them stay in view, larger."""
+    """`distance`: Camera distance from the origin, relative to the level's. Start region and sideways speed of the
+    objects scale with it, so that as many objects stay in view and appear larger."""
     resting, thrown = (int(rng.integers(*range_, endpoint=True)) for range_ in (level.resting, level.thrown))
     if objects is not None:
         count = int(rng.integers(*objects, endpoint=True))
@@ -154,7 +154,8 @@ def _object(
 def _free_place(
     rng: np.random.Generator, thrown: bool, size: float, camera: np.ndarray, others: list[Object], distance: float
 ) -> Float[np.ndarray, " 3"]:
-    """A place where it touches nothing (in a crowd, higher and higher up), nor will lie right before the camera."""
+    """A start position that touches no other object (higher up if the region is crowded) and does not end right before
+    the camera."""
     region = distance * np.array(THROWN_FROM if thrown else DROPPED_FROM)
     for attempt in range(1000):
         place = rng.uniform(*region) + np.array([0, 0, attempt // 50 + 0.3 * size])
@@ -174,7 +175,8 @@ def _colour(rng: np.random.Generator, level: Level) -> tuple[str, np.ndarray]:
 
 
 def _texture(rng: np.random.Generator, unseen: bool, repetitions: float, pale: bool, flat: bool) -> Texture:
-    """`pale`: for backgrounds, colours close to each other and less saturated. `flat`: turned about the vertical."""
+    """`pale`: For backgrounds, with less saturated colours that are close to each other. `flat`: Rotated about the
+    vertical axis only."""
     known = textures.UNSEEN if unseen else tuple(p for p in textures.PATTERNS if p not in textures.UNSEEN)
     pattern = str(rng.choice(known))
     hue = rng.random()
@@ -195,7 +197,7 @@ def _texture(rng: np.random.Generator, unseen: bool, repetitions: float, pale: b
 
 
 def _camera(rng: np.random.Generator, level: Level, frames: int) -> Float[np.ndarray, "T 3"]:
-    """Where it is in each frame; it always looks at the origin."""
+    """Camera position in each frame; the camera always looks at the origin."""
     if level.camera == "fixed":
         return np.tile(np.array([7.48, -6.51, 5.34]) + rng.uniform(0, 1, 3), (frames, 1))
     if level.camera == "dome":
@@ -210,18 +212,18 @@ def _camera(rng: np.random.Generator, level: Level, frames: int) -> Float[np.nda
 
 
 LOWEST = 0.2
-"""The sine of the least elevation of a camera: from the floor itself one object would hide all others."""
+"""Sine of the lowest camera elevation; from floor level, one object would hide all others."""
 
 
 def _on_dome(rng: np.random.Generator, nearest: float, farthest: float) -> np.ndarray:
-    """Evenly spread over the sphere (so evenly over height) above the lowest elevation."""
+    """A position distributed uniformly over the sphere (and so uniformly over height) above the lowest elevation."""
     height, angle = rng.uniform(LOWEST, 0.95), rng.uniform(0, 2 * np.pi)
     around = np.sqrt(1 - height**2)
     return rng.uniform(nearest, farthest) * np.array([around * np.cos(angle), around * np.sin(angle), height])
 
 
 def _light(rng: np.random.Generator, level: Level) -> tuple[np.ndarray, np.ndarray]:
-    """Where the light is and its colour."""
+    """Position and colour of the light."""
     if not level.textured:
         return np.array([11.6, -6.6, 25.8]) + rng.uniform(-1, 1, 3), np.ones(3)
     height, angle = rng.uniform(0.5, 0.95), rng.uniform(0, 2 * np.pi)

@@ -1,4 +1,4 @@
-"""The solids: what MuJoCo needs of each, in units of the object's size.
+"""Shapes of the solids as MuJoCo needs them, in units of the object's size.
 
 A shape is made of parts (geoms): primitives, which are exact and fast for rays and collisions alike, or triangle meshes
 (rays meet the triangles, collisions the convex hull). Every shape fits a box whose longest side is about one.
@@ -22,7 +22,7 @@ Mesh = tuple[Float[np.ndarray, "vertices 3"], Int[np.ndarray, "faces 3"]]
 
 @dataclass(frozen=True)
 class Part:
-    """One geom: `size` holds half-extents as MuJoCo wants them (radius first; half-length for cylinders)."""
+    """One geom: `size` holds half-extents in MuJoCo's order (radius first; half-length for cylinders)."""
 
     kind: Kind
     size: tuple[Number, ...] = ()
@@ -32,12 +32,12 @@ class Part:
 
 
 def _box(size: Triple, at: Triple = (0, 0, 0)) -> Part:
-    """By its full sides."""
+    """A box with the given full side lengths."""
     return Part("box", (size[0] / 2, size[1] / 2, size[2] / 2), at)
 
 
 def _grid_faces(rows: int, columns: int, around: bool) -> Int[np.ndarray, "faces 3"]:
-    """Two triangles per cell of a grid of vertices whose columns close to a ring, and whose rows do if `around`."""
+    """Triangles of a grid of vertices, two per cell; columns always wrap around, rows only with `around`."""
     r, c = np.mgrid[: rows if around else rows - 1, :columns].reshape(2, -1)
     below, right = (r + 1) % rows, (c + 1) % columns
     corners = [r * columns + c, r * columns + right, below * columns + right, below * columns + c]
@@ -45,7 +45,7 @@ def _grid_faces(rows: int, columns: int, around: bool) -> Int[np.ndarray, "faces
 
 
 def _turned(profile: list[tuple[Number, Number]], sides: int = 24) -> Callable[[], Mesh]:
-    """A solid of revolution from (radius, height) pairs, from the bottom up; its ends are closed."""
+    """A solid of revolution from (radius, height) pairs, from the bottom up, with closed ends."""
 
     def mesh() -> Mesh:
         closed = [(0.0, profile[0][1]), *profile, (0.0, profile[-1][1])]
@@ -67,7 +67,7 @@ def _torus(tube: float) -> Callable[[], Mesh]:
 
 
 def _prism(radii: Callable[[np.ndarray], np.ndarray], corners: int, height: float) -> Callable[[], Mesh]:
-    """An outline given as the distance from the axis at each angle, extruded."""
+    """An extruded outline, given as the distance from the axis at each angle."""
 
     def mesh() -> Mesh:
         angle = np.arange(corners) * 2 * np.pi / corners
@@ -82,7 +82,7 @@ _PRISM_RINGS = ((0.0, -0.5), (1.0, -0.5), (1.0, 0.5), (0.0, 0.5))
 
 
 def _alternating(inner: float, width: int) -> Callable[[np.ndarray], np.ndarray]:
-    """Points (width 1) or teeth (width 2): the outline jumps between two distances."""
+    """A star (width 1) or gear (width 2): the outline alternates between two distances."""
     return lambda angle: np.where(np.arange(len(angle)) // width % 2, 0.5 * inner, 0.5)
 
 
@@ -93,7 +93,7 @@ def _heart(angle: np.ndarray) -> np.ndarray:
 
 
 def _polyhedron(vertices: Sequence[Triple]) -> Callable[[], Mesh]:
-    """A convex solid given by its corners: every plane through three of them that has all others on one side."""
+    """The convex hull of the corners: every plane through three of them that has all others on one side."""
 
     def mesh() -> Mesh:
         points = np.array(vertices, float)
@@ -119,7 +119,7 @@ _OCTAHEDRON = [(s * (a == 0), s * (a == 1), s * (a == 2)) for a in range(3) for 
 
 
 def _mesh(mesh: Callable[[], Mesh]) -> tuple[Part, ...]:
-    """Without the triangles that have no area, and each corner once."""
+    """Removes triangles without area and duplicate vertices."""
 
     def clean() -> Mesh:
         vertices, faces = mesh()
@@ -176,7 +176,7 @@ SHAPES: dict[str, tuple[Part, ...]] = {
     ),
     "stairs": tuple(_box((0.3, 0.7, 0.3 * (i + 1)), (0.3 * (i - 1), 0, 0.15 * (i - 2))) for i in range(3)),
 }
-"""Thirty; levels A and B use the first three and the first eleven."""
+"""Thirty shapes; level A uses the first three, level B the first eleven."""
 
 UNSEEN = ("heart", "dumbbell", "stairs")
-"""Kept for the test split of levels C to E."""
+"""Reserved for the test split of levels C to E."""

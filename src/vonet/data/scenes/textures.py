@@ -1,7 +1,8 @@
-"""Patterns in space: the colour of a point in an object's own coordinates, so that a texture moves and turns with it.
+"""Solid textures: the colour depends on a point in the object's own coordinates, so a texture moves and rotates with
+the object.
 
-Each pattern is a function from points to a number in [0, 1], which then mixes the texture's two colours. None needs a
-picture or a map of the surface.
+Each pattern maps points to a number in [0, 1], which mixes the texture's two colours. No pattern needs an image or a UV
+map.
 """
 
 from __future__ import annotations
@@ -20,7 +21,7 @@ _JITTER = np.random.default_rng(20240508).random((32, 32, 32, 3), np.float32)
 
 
 def noise(points: Points) -> Mix:
-    """Smooth random values, about one hill per unit; the lattice repeats after 32."""
+    """Smooth random noise, about one hill per unit; the lattice repeats after 32 units."""
     floor = np.floor(points)
     part = points - floor
     part = part * part * (3 - 2 * part)
@@ -43,7 +44,8 @@ def noise(points: Points) -> Mix:
 
 
 def _cells(points: Points) -> tuple[Mix, Mix]:
-    """Distance to the nearest of randomly placed points, about one per unit, and that point's own number in [0, 1]."""
+    """Distance to the nearest of some randomly placed points (about one per unit), and a random number in [0, 1] of
+    that point."""
     corner = np.floor(points - 0.5)
     nearest = np.full(len(points), 9.0, np.float32)
     number = np.zeros(len(points), np.float32)
@@ -113,16 +115,16 @@ PATTERNS: dict[str, Callable[[Points], Mix]] = {
 }
 
 UNSEEN = ("zigzag", "swirl")
-"""Kept for the test split of levels C to E."""
+"""Reserved for the test split of levels C to E."""
 
 
 CENTRED = ("wood", "rays", "rings", "halves", "swirl")
-"""Patterns around the object's own centre."""
+"""Patterns that are centred on the object."""
 
 
 @dataclass(frozen=True)
 class Texture:
-    """A pattern between two colours (linear, not gamma-coded): so many repetitions per unit, turned and moved."""
+    """A pattern between two linear (not gamma-encoded) colours, with its repetitions per unit, rotation and shift."""
 
     pattern: str
     colours: tuple[Float[np.ndarray, " 3"], Float[np.ndarray, " 3"]]

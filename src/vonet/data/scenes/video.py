@@ -35,26 +35,26 @@ class WorldConfig:
     seed: int = 0
     objects: tuple[int, int] | None = None
     camera_distance: float = 1.0
-    """Of the camera from the origin, as a share of the level's: below 1 it is a close-up."""
+    """Camera distance from the origin, relative to the level's: below 1 it is a close-up."""
 
     def __post_init__(self) -> None:
         if self.level not in LEVELS:
             raise BadInput(f"level {self.level!r} was asked for; there are {', '.join(LEVELS)}")
         if self.size < 16 or self.size % 2:
-            raise BadInput(f"pictures of size {self.size} were asked for; possible are even numbers from 16 on")
+            raise BadInput(f"the size of the frames is {self.size}; it must be an even number, 16 or more")
         if self.frames < 1:
             raise BadInput(f"videos of {self.frames} frames were asked for; at least 1 is needed")
         if self.seed < 0:
-            raise BadInput(f"the seed is {self.seed}; possible are 0 and above")
+            raise BadInput(f"the seed is {self.seed}; it must be 0 or more")
         if self.objects is not None and not 1 <= self.objects[0] <= self.objects[1] <= MOST_OBJECTS:
             raise BadInput(
                 f"{self.objects[0]} to {self.objects[1]} objects were asked for; "
-                f"possible are ranges from 1 to {MOST_OBJECTS}, the smaller number first"
+                f"give a range between 1 and {MOST_OBJECTS}, the smaller number first"
             )
         if not NEAREST <= self.camera_distance <= FARTHEST:
             raise BadInput(
-                f"a camera distance of {self.camera_distance} was asked for; possible are shares of the level's "
-                f"distance from {NEAREST} to {FARTHEST}"
+                f"a camera distance of {self.camera_distance} was asked for; give a share of the level's "
+                f"distance, from {NEAREST} to {FARTHEST}"
             )
 
     @property
@@ -63,7 +63,7 @@ class WorldConfig:
 
     @property
     def made_by(self) -> dict[str, Any]:
-        """The level's own camera distance is left out, as in worlds that knew no other."""
+        """The default camera distance is left out, so that older worlds without this option stay the same."""
         options = asdict(self)
         if self.camera_distance == 1.0:
             del options["camera_distance"]
@@ -75,7 +75,7 @@ class WorldConfig:
 
 def generate_video(config: WorldConfig, split: str, index: int) -> GeneratedVideo:
     """Draw scenes until one is accepted: the physics stays finite, no object ever fills the frame, enough objects
-    become visible, and half of them are visible at a time. After some attempts the last two rules are relaxed."""
+    become visible, and half of them are visible at a time. After some attempts the last two conditions are relaxed."""
     level = LEVELS[config.level]
     for attempt, rng in enumerate(_dice(config, split, index)):
         scene = sample_scene(rng, level, split, config.frames, config.objects, config.camera_distance)
@@ -91,7 +91,7 @@ def generate_video(config: WorldConfig, split: str, index: int) -> GeneratedVide
 
 
 def _shows_enough(seen: Bool[np.ndarray, "T k"], config: WorldConfig, patient: bool) -> bool:
-    """`seen`: which objects are in which frame."""
+    """Whether enough objects are visible; `seen` says which objects are visible in which frame."""
     listed, at_a_time = int(seen.any(axis=0).sum()), seen.sum(axis=1)
     fewest = config.objects[0] if config.objects else FEWEST_OBJECTS
     if patient:
@@ -100,7 +100,7 @@ def _shows_enough(seen: Bool[np.ndarray, "T k"], config: WorldConfig, patient: b
 
 
 def _too_close(world: World, motion: Motion) -> bool:
-    """Whether an object ever fills more than half of the picture; a few rays tell."""
+    """Whether an object ever fills more than half of the picture, checked with a few rays."""
     for frame, camera in enumerate(world.scene.camera):
         world.place(motion.positions[frame], motion.quaternions[frame])
         seen = cast(world, camera, directions(camera, 12)).objects
@@ -124,7 +124,7 @@ def _annotated(
     seen: np.ndarray,
     counts: np.ndarray,
 ) -> GeneratedVideo:
-    """Objects that are never seen are dropped, the others sorted by how much is seen of them: id 1 is seen most."""
+    """Drops objects that are never visible, and sorts the others by visible area: id 1 has the most."""
     total = counts.sum(axis=0)
     kept = [int(i) for i in np.argsort(-total, kind="stable") if total[i] > 0]
     new = np.zeros(len(scene.objects) + 1, np.uint8)
@@ -176,7 +176,7 @@ def _described(scene: Scene, motion: Motion, number: int) -> dict[str, Any]:
 
 
 def _painted(paint: Paint) -> dict[str, Any]:
-    """The pattern and its colours as on the screen."""
+    """The pattern's name and its two colours as on the screen."""
     colours = paint.colours if isinstance(paint, Texture) else (paint,)
     return {
         "pattern": paint.pattern if isinstance(paint, Texture) else "plain",
@@ -185,14 +185,15 @@ def _painted(paint: Paint) -> dict[str, Any]:
 
 
 def _collisions(motion: Motion, kept: list[int]) -> list[dict[str, Any]]:
-    """With ids instead of object numbers; 0 is the floor. Those with an object that is never seen are left out."""
+    """Collisions with ids instead of object numbers; 0 is the floor. Collisions of objects that are never visible are
+    left out."""
     ids = {-1: 0, **{old: new for new, old in enumerate(kept, start=1)}}
     known = [c for c in motion.collisions if all(o in ids for o in c.objects)]
     return [{**asdict(c), "objects": sorted(ids[o] for o in c.objects)} for c in known]
 
 
 def _boxes(ids: np.ndarray, count: int) -> np.ndarray:
-    """Top, left, bottom, right in units of the picture's side; not-a-number where nothing is seen."""
+    """Boxes as top, left, bottom, right, in units of the picture's side; NaN where the object is not visible."""
     boxes = np.full((len(ids), count, 4), np.nan)
     size = ids.shape[-1]
     for axis, (low, high) in ((2, (0, 2)), (1, (1, 3))):

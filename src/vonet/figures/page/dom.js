@@ -33,7 +33,7 @@ async function picture(url) {
 
 const percent = (value) => (100 * value).toFixed(1).replace(/^-0\.0$/, "0.0");
 
-/** A score as it is written everywhere: in percent but for counts. */
+/** A score as it is written everywhere: in percent except counts. */
 const written = (name, value) => (name.count ? value.toFixed(2) : percent(value));
 
 /** Few letters for any number. */

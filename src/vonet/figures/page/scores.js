@@ -44,7 +44,7 @@ function bars(name, methods) {
 }
 
 function table(names, methods) {
-  const head = element("tr", {}, element("th", {}, "percent, but for counts"),
+  const head = element("tr", {}, element("th", {}, "percent, except counts"),
     ...methods.map((method) => element("th", { scope: "col" }, method.name)));
   const rows = names.map((name) => {
     const arrow = { more: " ↑", less: " ↓", "": "" }[name.better];
