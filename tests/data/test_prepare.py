@@ -376,7 +376,7 @@ def test_commands_say_mistakes_in_a_sentence(tmp_path):
         (["inspect", "nowhere"], "there is nothing at 'nowhere'"),
         (["inspect", "empty"], "empty"),
         (["prepare", "empty", "out"], "empty"),
-        (["prepare", "empty", "out", "--size", 1, 2, 3], "--size was given 3 numbers"),
+        (["prepare", "empty", "out", "--size", 1, 2, 3], "--size has 3 numbers"),
         (["prepare", "empty", "out", "--fit", "pad"], "fit is 'pad'; expected one of 'stretch', 'crop', 'letterbox'"),
     ]:
         done = run(*arguments, folder=tmp_path)
