@@ -74,9 +74,23 @@ MUTATIONS = [
     Mutation(
         "estimated masks are normalised over the rows",
         "model/attention.py",
-        "features.shape[-2:]).log_softmax(dim=1)",
-        "features.shape[-2:]).log_softmax(dim=2)",
+        "masks + near).log_softmax(dim=1)",
+        "masks + near).log_softmax(dim=2)",
         MODEL + "test_the_encoder_equals_its_plain_form",
+    ),
+    Mutation(
+        "the place of a hidden slot jumps to the traces of its mask",
+        "variants/slot_places.py",
+        "places.lerp(seen, area / (area + self.half_area))",
+        "seen",
+        "variants/test_slot_places.py::test_places_are_middle_and_extent_and_a_hidden_slot_keeps_its_own",
+    ),
+    Mutation(
+        "the U-Net does not see the nearness",
+        "model/attention.py",
+        "estimated = self.estimate(features, context, near)",
+        "estimated = self.estimate(features, context)",
+        "variants/test_slot_places.py::test_the_u_net_sees_the_nearness",
     ),
     Mutation(
         "the dot product is scaled by the width, not by its root",
