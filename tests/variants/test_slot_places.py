@@ -165,11 +165,29 @@ def test_the_divergence_and_the_pictures_use_the_told_place():
     model = replace(placed(), places=SlotPlacesConfig(told=True)).build().eval()
     clip = Clip(torch.rand(1, 2, 3, *model.size))
     output = model(clip, model.initial_state(1))
-    prior = model.sequential_vae.prior
+    part = model.sequential_vae.prior
     slots, before = output.slots.flatten(0, 1), output.previous_slots.flatten(0, 1)
-    kl = prior.divergence(model.posterior(slots), prior(before)).sum(-1)
+    kl = part.divergence(model.posterior(slots), model.prior(before)).sum(-1)
     torch.testing.assert_close(output.losses["kl"].flatten(), kl)
-    untold = prior.divergence(model.sequential_vae.posterior(slots), prior(before)).sum(-1)
-    assert (kl - untold).abs().min() > 1e-3
-    painted = model.decoder.picture(model.posterior(slots).mean, output.log_masks.flatten(0, 1))
+    torch.testing.assert_close(10 * model.slot_divergence(output).sum(-1).flatten(), kl)
+    for posterior, prior in (
+        (model.sequential_vae.posterior(slots), model.prior(before)),
+        (model.posterior(slots), part(before)),
+    ):
+        assert (kl - part.divergence(posterior, prior).sum(-1)).abs().min() > 1e-3
+    masks = output.log_masks.flatten(0, 1)
+    painted = model.decoder.picture(model.posterior(slots).mean, masks)
     assert torch.equal(model.pictures(output).flatten(0, 1), painted)
+    forecast = model.decoder.picture(model.prior(before).mean, masks)
+    assert torch.equal(model.pictures(output, "prior").flatten(0, 1), forecast)
+
+
+def test_the_prior_forecasts_how_a_told_place_changes():
+    torch.manual_seed(0)
+    model = replace(placed(), places=SlotPlacesConfig(told=True)).build().eval()
+    before = model.unroll(Clip(torch.rand(1, 2, 3, *model.size))).slots.flatten(0, 1)
+    network, forecast = model.sequential_vae.prior(before), model.prior(before)
+    torch.testing.assert_close(forecast.mean[..., 2:6], 3 * before[..., 2:6] + network.mean[..., 2:6])
+    assert torch.equal(forecast.mean[..., :2], network.mean[..., :2])
+    assert torch.equal(forecast.mean[..., 6:], network.mean[..., 6:])
+    assert torch.equal(forecast.log_std, network.log_std)

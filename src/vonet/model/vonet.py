@@ -292,8 +292,8 @@ class VONet(nn.Module):
         posterior = self.posterior(output.slots.flatten(0, 1))
         latents = posterior.sample() if self.training else posterior.mean
         losses = self.decoder(clip.frames.flatten(0, 1), latents, output.log_masks.flatten(0, 1), update)
-        if (prior := self.sequential_vae.prior) is not None:
-            losses["kl"] = prior.divergence(posterior, prior(output.previous_slots.flatten(0, 1))).sum(-1)
+        if (part := self.sequential_vae.prior) is not None:
+            losses["kl"] = part.divergence(posterior, self.prior(output.previous_slots.flatten(0, 1))).sum(-1)
         return replace(output, losses={name: loss.unflatten(0, batch_time) for name, loss in losses.items()})
 
     def posterior(self, slots: Float[Tensor, "B K D"]) -> Gaussian:
@@ -305,9 +305,27 @@ class VONet(nn.Module):
         Returns:
             The latent of each slot, `B K D`. Its mean contains the place where the slots have one that is told.
         """
-        found = self.sequential_vae.posterior(slots)
+        return self._told(self.sequential_vae.posterior(slots), slots, keep=False)
+
+    def prior(self, previous_slots: Float[Tensor, "B K D"]) -> Gaussian:
+        """p(z_t | r_{t−1}) (paper, equation 6); only for a model with a prior.
+
+        Args:
+            previous_slots: r_{t−1}, `B K D`.
+
+        Returns:
+            The forecast of each slot's latent, `B K D`. Where slots have a place that is told, the network forecasts
+            how it changes.
+        """
+        return self._told(self.sequential_vae.prior(previous_slots), previous_slots, keep=True)
+
+    def _told(self, latent: Gaussian, slots: Float[Tensor, "B K D"], *, keep: bool) -> Gaussian:
+        """The latent with the places of slots in its mean, if they are told; `keep`: added to what is there."""
         told = None if self.places is None else self.places.told(self._place(slots))
-        return found if told is None else replace(found, mean=self._kept(found.mean, signature=found.mean, place=told))
+        if told is None:
+            return latent
+        place = told + self._place(latent.mean) if keep else told
+        return replace(latent, mean=self._kept(latent.mean, signature=latent.mean, place=place))
 
     # ---- looking inside --------------------------------------------------------------------------------------------
 
@@ -330,7 +348,7 @@ class VONet(nn.Module):
         if source == "posterior":
             latents = self.posterior(output.slots.flatten(0, 1)).mean
         elif source == "prior" and self.sequential_vae.prior is not None:
-            latents = self.sequential_vae.prior(output.previous_slots.flatten(0, 1)).mean
+            latents = self.prior(output.previous_slots.flatten(0, 1)).mean
             even = torch.full_like(log_masks[:, :1], -math.log(log_masks.shape[2]))
             goes_on = (output.previous_slots[:, 1:] == output.slots[:, :-1]).all(-1).all(-1)
             before = torch.where(goes_on[..., None, None, None], log_masks[:, :-1], even)
@@ -344,10 +362,10 @@ class VONet(nn.Module):
     @torch.no_grad()
     def slot_divergence(self, output: Output) -> Float[Tensor, "B T K"]:
         """KL(posterior ‖ prior) of each slot at each frame, divided by D: the paper's KLD curves."""
-        if (prior := self.sequential_vae.prior) is None:
+        if (part := self.sequential_vae.prior) is None:
             raise BadInput("this model has no prior, so its slots have no KL divergence")
         posterior = self.posterior(output.slots.flatten(0, 1))
-        divergence = prior.divergence(posterior, prior(output.previous_slots.flatten(0, 1))) / self.slot_dim
+        divergence = part.divergence(posterior, self.prior(output.previous_slots.flatten(0, 1))) / self.slot_dim
         return divergence.unflatten(0, output.slots.shape[:2])
 
     def explain(self, output: Output) -> Explanation:
