@@ -191,3 +191,10 @@ def test_the_prior_forecasts_how_a_told_place_changes():
     assert torch.equal(forecast.mean[..., :2], network.mean[..., :2])
     assert torch.equal(forecast.mean[..., 6:], network.mean[..., 6:])
     assert torch.equal(forecast.log_std, network.log_std)
+
+
+def test_without_a_prior_nothing_is_forecast():
+    vae = replace(placed().sequential_vae, prior=None)
+    model = replace(placed(), sequential_vae=vae, places=SlotPlacesConfig(told=True)).build()
+    with pytest.raises(BadInput, match="no prior"):
+        model.prior(model.initial_state(1).slots)

@@ -308,7 +308,7 @@ class VONet(nn.Module):
         return self._told(self.sequential_vae.posterior(slots), slots, keep=False)
 
     def prior(self, previous_slots: Float[Tensor, "B K D"]) -> Gaussian:
-        """p(z_t | r_{t−1}) (paper, equation 6); only for a model with a prior.
+        """p(z_t | r_{t−1}) (paper, equation 6).
 
         Args:
             previous_slots: r_{t−1}, `B K D`.
@@ -316,7 +316,12 @@ class VONet(nn.Module):
         Returns:
             The forecast of each slot's latent, `B K D`. Where slots have a place that is told, the network forecasts
             how it changes.
+
+        Raises:
+            BadInput: If the model has no prior.
         """
+        if self.sequential_vae.prior is None:
+            raise BadInput("this model has no prior, so it cannot forecast latents")
         return self._told(self.sequential_vae.prior(previous_slots), previous_slots, keep=True)
 
     def _told(self, latent: Gaussian, slots: Float[Tensor, "B K D"], *, keep: bool) -> Gaussian:
