@@ -30,8 +30,8 @@ def add_options(parser: ArgumentParser) -> None:
     parser.add_argument(
         "what",
         metavar="WHAT",
-        help="closeup (half an hour per seed on one core), tokens (40 minutes), laptop (25 minutes), spmot (an hour), sprites "
-        "(minutes), methods (hours) or paper (days)",
+        help="closeup (half an hour per seed on one core), tokens (40 minutes), laptop (25 minutes), spmot (an hour), "
+        "sprites (minutes), methods (hours) or paper (days)",
     )
     parser.add_argument("--only", metavar="EXPERIMENT", help="only this experiment")
     parser.add_argument("--level", help="paper: only this level of MOVi, a to e")
