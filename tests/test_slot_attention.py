@@ -82,7 +82,7 @@ def test_equal_slots_stay_equal(attention):
 
 
 def test_an_mlp_between_one_iteration_is_refused():
-    with pytest.raises(BadInput, match="between two iterations"):
+    with pytest.raises(BadInput, match="needs two or more iterations"):
         SlotAttentionConfig(iterations=1, hidden=8)
     with pytest.raises(BadInput, match="at least 1"):
         SlotAttentionConfig(iterations=0)

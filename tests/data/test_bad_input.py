@@ -335,7 +335,7 @@ def test_pickles_of_something_else(tmp_path):
         "has no 'video'": {"frames": frames},
         "no 'video' of bytes": {"video": frames.astype(np.float32)},
         "has no frames": {"video": frames[:0]},
-        "no integers for the": {"video": frames, "segmentations": ids[:1]},
+        "not integers for the": {"video": frames, "segmentations": ids[:1]},
     }
     for sentence, content in cases.items():
         (tmp_path / "video_1.pkl").write_bytes(pickle.dumps(content))

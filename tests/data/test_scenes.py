@@ -184,11 +184,11 @@ def test_half_of_the_objects_are_in_view_at_a_time():
     ("options", "words"),
     [
         ({"level": "F"}, "there are A, B, C, D, E"),
-        ({"level": "A", "size": 63}, "even numbers"),
+        ({"level": "A", "size": 63}, "even number, 16 or more"),
         ({"level": "A", "frames": 0}, "at least 1"),
         ({"level": "A", "objects": (6, 3)}, "the smaller number first"),
-        ({"level": "A", "objects": (1, 500)}, "from 1 to 50"),
-        ({"level": "A", "seed": -1}, "0 and above"),
+        ({"level": "A", "objects": (1, 500)}, "between 1 and 50"),
+        ({"level": "A", "seed": -1}, "0 or more"),
         ({"level": "A", "camera_distance": 0.1}, "from 0.4 to 2"),
     ],
 )
