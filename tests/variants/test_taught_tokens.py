@@ -2,9 +2,11 @@
 
 from dataclasses import replace
 
+import pytest
 import torch
 
 from tests.reduced import reduced
+from vonet.errors import BadInput
 from vonet.experiments.closeup import closeup_model
 from vonet.model.decoder import TokenDecoder, TokenDecoderConfig
 from vonet.schedule import Schedule
@@ -120,3 +122,8 @@ def test_tokens_are_hidden_in_training_as_long_as_the_schedule_says():
 
 def reduced_tokens() -> TokenDecoderConfig:
     return reduced(replace(closeup_model(), decoder=TokenDecoderConfig())).decoder
+
+
+def test_at_most_half_of_the_tokens_can_be_hidden_in_the_mean():
+    with pytest.raises(BadInput, match=r"hidden_tokens has the shares \[0.6, 0.0\]; they must be from 0 to 0.5"):
+        TokenDecoderConfig(hidden_tokens=Schedule(((0, 0.6), (10, 0.0))))

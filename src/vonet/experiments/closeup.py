@@ -160,7 +160,7 @@ def continued_training(
     """All losses are active from the first update on, because the initial weights already hold objects.
 
     rate: Learning rate after a short warm-up, constant for this share of the updates (hold). area: Weight of the area
-        loss, which should be higher for smaller objects. kl: Weight of the KL divergence per dimension.
+    loss, which should be higher for smaller objects. kl: Weight of the KL divergence per dimension.
     """
     training = closeup_training(updates, ramp=(0, 1), kl=constant(kl / SLOT_DIM), replay=replay)
     rates = Schedule(((0, rate / 20), (100, rate), (round(updates * hold), rate), (updates, rate / 25)))

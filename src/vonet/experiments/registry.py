@@ -77,7 +77,7 @@ _PARTS = {
         *("ObjectDecoderConfig", "PicturePositionsConfig", "SlotPositionsConfig", "AlignmentConfig", "AreaPriceConfig"),
         "SpreadConfig",
     ),
-    "variants.slot_places": ("SlotPlacesConfig",),
+    "variants.slot_places": ("SlotPlacesConfig", "ToldPlacesConfig"),
     "variants.taught_tokens": ("TaughtTokensConfig",),
     "baselines.mixture": ("MixtureConfig",),
     "baselines.monet": ("MONetConfig",),

@@ -32,12 +32,11 @@ def vonet_spmot() -> Experiment[VONetConfig]:
 
 
 def vonet_spmot_quick() -> Experiment[VONetConfig]:
-    """`vonet-spmot` with fewer updates. Cost: eight minutes of one core."""
+    """`vonet-spmot` with fewer updates."""
     return Experiment(
         name="vonet-spmot-quick",
         summary="vonet-spmot with fewer updates",
         dataset="spmot",
-        cost="eight minutes on one CPU core",
         start="vonet-closeup",
         model=spmot_model(),
         training=spmot_training(2_000),
@@ -48,8 +47,8 @@ def spmot_model() -> VONetConfig:
     """As `vonet-closeup`, with masks as fine as the frames, and a slot for each of at most three sprites
     and the background: a fifth slot takes pieces of sprites.
 
-    Half of the errors without a signature and a place were sprites shared by two slots, and sprites confused with
-    another one of the same colour (docs/log/sprites-mot.md)."""
+    Without a signature, empty slots become equal and share sprites. Without a place, slots confuse sprites of the same
+    colour (docs/log/sprites-mot.md)."""
     model = fine_model(AlignmentConfig(sigma=constant(0.1)), slots=4)
     return replace(model, signature_dim=8, places=SlotPlacesConfig())
 

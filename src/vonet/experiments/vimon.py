@@ -13,6 +13,17 @@ from vonet.training.config import TrainingConfig
 from vonet.training.optimizer import OptimizerConfig
 
 
+def _weights(beta: float, gamma: Schedule) -> dict[str, Schedule]:
+    """Weights of the losses: β of the KL divergence, γ of the masks."""
+    return {
+        "reconstruction": constant(1.0),
+        "prediction": constant(1.0),
+        "kl": constant(beta),
+        "masks": gamma,
+        "next_masks": gamma,
+    }
+
+
 def vimon_movi(level: str) -> Experiment[ViMONConfig]:
     """ViMON on MOVi: latents of width 64, segments of six frames and the attention's masks as in VONet's paper,
     everything else as in the code of ViMON's authors."""
@@ -25,13 +36,7 @@ def vimon_movi(level: str) -> Experiment[ViMONConfig]:
             updates=150_000,
             batch=16,
             segment=6,
-            weights={
-                "reconstruction": constant(1.0),
-                "prediction": constant(1.0),
-                "kl": constant(1.0),
-                "masks": constant(2.0),
-                "next_masks": constant(2.0),
-            },
+            weights=_weights(beta=1.0, gamma=constant(2.0)),
             optimizer=OptimizerConfig(groups=one_group(constant(1e-4), clip=10.0), eps=1e-8),
             replay=None,
         ),
@@ -69,13 +74,7 @@ def vimon_laptop_a() -> Experiment[ViMONConfig]:
             updates=updates,
             batch=2,
             segment=4,
-            weights={
-                "reconstruction": constant(1.0),
-                "prediction": constant(1.0),
-                "kl": constant(0.5),
-                "masks": gamma,
-                "next_masks": gamma,
-            },
+            weights=_weights(beta=0.5, gamma=gamma),
             optimizer=OptimizerConfig(groups=one_group(laptop_rate(5e-4, updates), clip=10.0)),
             replay=None,
         ),
@@ -103,13 +102,7 @@ def vimon_spmot() -> Experiment[ViMONConfig]:
             updates=updates,
             batch=4,
             segment=6,
-            weights={
-                "reconstruction": constant(1.0),
-                "prediction": constant(1.0),
-                "kl": constant(1.0),
-                "masks": constant(2.0),
-                "next_masks": constant(2.0),
-            },
+            weights=_weights(beta=1.0, gamma=constant(2.0)),
             optimizer=OptimizerConfig(groups=one_group(laptop_rate(3e-4, updates), clip=10.0)),
             replay=None,
         ),

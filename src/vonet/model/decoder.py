@@ -12,6 +12,7 @@ from vonet.blocks.autoregressive import CausalTransformerConfig
 from vonet.blocks.dvae import DVAE, DVAEConfig, hard
 from vonet.blocks.layers import linear, mlp
 from vonet.blocks.tokens import TokenPredictor
+from vonet.errors import BadInput
 from vonet.schedule import Schedule
 
 
@@ -43,6 +44,11 @@ class TokenDecoderConfig:
     hidden_tokens: Schedule | None = None
     """Mean share, up to 0.5, of the earlier tokens that are hidden from the transformer in training, so that it has to
     read the slots. Not in the paper; None hides nothing."""
+
+    def __post_init__(self) -> None:
+        shares = () if self.hidden_tokens is None else [share for _, share in self.hidden_tokens.points]
+        if not all(0 <= share <= 0.5 for share in shares):
+            raise BadInput(f"hidden_tokens has the shares {shares}; they must be from 0 to 0.5")
 
     @property
     def losses(self) -> tuple[str, ...]:

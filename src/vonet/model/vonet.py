@@ -297,39 +297,40 @@ class VONet(nn.Module):
         return replace(output, losses={name: loss.unflatten(0, batch_time) for name, loss in losses.items()})
 
     def posterior(self, slots: Float[Tensor, "B K D"]) -> Gaussian:
-        """q(z_t | r_t) (paper, equation 7).
+        """q(z_t | r_t) (paper, equation 6).
 
         Args:
             slots: r_t, `B K D`.
 
         Returns:
-            The latent of each slot, `B K D`. Its mean contains the place where the slots have one that is told.
+            The latent of each slot, `B K D`. With `ToldPlacesConfig` its mean contains the place.
         """
-        return self._told(self.sequential_vae.posterior(slots), slots, keep=False)
+        found, told = self.sequential_vae.posterior(slots), self._told(slots)
+        return found if told is None else self._with_place(found, told)
 
     def prior(self, previous_slots: Float[Tensor, "B K D"]) -> Gaussian:
-        """p(z_t | r_{t−1}) (paper, equation 6).
+        """p(z_t | r_{t−1}) (paper, equation 7).
 
         Args:
             previous_slots: r_{t−1}, `B K D`.
 
         Returns:
-            The forecast of each slot's latent, `B K D`. Where slots have a place that is told, the network forecasts
-            how it changes.
+            The forecast of each slot's latent, `B K D`. With `ToldPlacesConfig` the network forecasts how the place
+            changes.
 
         Raises:
             BadInput: If the model has no prior.
         """
         if self.sequential_vae.prior is None:
             raise BadInput("this model has no prior, so it cannot forecast latents")
-        return self._told(self.sequential_vae.prior(previous_slots), previous_slots, keep=True)
+        found, told = self.sequential_vae.prior(previous_slots), self._told(previous_slots)
+        return found if told is None else self._with_place(found, told + self._place(found.mean))
 
-    def _told(self, latent: Gaussian, slots: Float[Tensor, "B K D"], *, keep: bool) -> Gaussian:
-        """The latent with the places of slots in its mean, if they are told; `keep`: added to what is there."""
-        told = None if self.places is None else self.places.told(self._place(slots))
-        if told is None:
-            return latent
-        place = told + self._place(latent.mean) if keep else told
+    def _told(self, slots: Float[Tensor, "B K D"]) -> Float[Tensor, "B K _"] | None:
+        """What the latents contain of the places; None if they do not contain them."""
+        return None if self.places is None else self.places.told(self._place(slots))
+
+    def _with_place(self, latent: Gaussian, place: Float[Tensor, "B K _"]) -> Gaussian:
         return replace(latent, mean=self._kept(latent.mean, signature=latent.mean, place=place))
 
     # ---- looking inside --------------------------------------------------------------------------------------------

@@ -26,7 +26,7 @@ from vonet.errors import BadInput
 from vonet.variants.object_decoder import axis, middle_and_extent
 
 IN_LATENT = 3.0
-"""Places on close-ups have a standard deviation of 0.2 to 0.4, and latents of about one."""
+"""Positions on close-ups have a standard deviation of 0.2 to 0.4, and latents of about one."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -38,10 +38,6 @@ class SlotPlacesConfig:
     half_area: float = 1 / 256
     """A mask with this share of the picture moves the position halfway to itself, a smaller one less, so a hidden
     object is expected where it was last seen."""
-    told: bool = False
-    """Whether the latent z contains the position as well. A decoder that paints relative to the centre of the mask does
-    not need it in z, and the posterior then leaves it out: a token decoder, which reads only z, could not tell where
-    objects are (docs/log/tokens.md)."""
 
     def __post_init__(self) -> None:
         if not self.smallest > 0:
@@ -67,7 +63,7 @@ class SlotPlaces(nn.Module):
 
     def __init__(self, config: SlotPlacesConfig, slot_dim: int, size: tuple[int, int]):
         super().__init__()
-        self.smallest, self.half_area, self.is_told = config.smallest, config.half_area, config.told
+        self.smallest, self.half_area = config.smallest, config.half_area
         self.norm = nn.LayerNorm(slot_dim)
         self.weights = nn.Linear(slot_dim, 4)
         nn.init.zeros_(self.weights.weight)
@@ -97,5 +93,23 @@ class SlotPlaces(nn.Module):
         return places.lerp(seen, area / (area + self.half_area))
 
     def told(self, places: Float[Tensor, "B K 4"]) -> Float[Tensor, "B K 4"] | None:
-        """The numbers of z that stand for the place, with about the variance of its other numbers, or None."""
-        return IN_LATENT * places if self.is_told else None
+        """The dimensions of the latent z that hold the position; None if z does not contain it."""
+        return None
+
+
+@dataclass(frozen=True, kw_only=True)
+class ToldPlacesConfig(SlotPlacesConfig):
+    """Positions that the latent z contains as well.
+
+    A decoder that paints relative to the centre of the mask does not need the position in z, and the posterior then
+    leaves it out. A token decoder, which reads only z, could not tell where objects are (docs/log/tokens.md)."""
+
+    def build(self, slot_dim: int, size: tuple[int, int]) -> ToldPlaces:
+        return ToldPlaces(self, slot_dim, size)
+
+
+class ToldPlaces(SlotPlaces):
+    """`SlotPlaces` with the position in the latent, scaled to about the variance of its other dimensions."""
+
+    def told(self, places: Float[Tensor, "B K 4"]) -> Float[Tensor, "B K 4"]:
+        return IN_LATENT * places
