@@ -48,7 +48,7 @@ def test_experiments_are_listed_filtered_and_shown(monkeypatch, capsys):
     assert not any("wo-replay" in name for name in everything)  # ablations are hidden unless asked for
     assert "vonet-movi-e-wo-replay" in listed(monkeypatch, capsys, "--ablations")
     assert listed(monkeypatch, capsys, "vonet-movi-e-wo-replay") == ["vonet-movi-e-wo-replay"]
-    of_savi = ["savi-laptop-a", "savi-spmot", *(f"savi-movi-{level}" for level in "abcde")]
+    of_savi = ["savi-laptop-a", "savi-spmot", "savi-closeup", *(f"savi-movi-{level}" for level in "abcde")]
     assert listed(monkeypatch, capsys, "savi") == of_savi
     assert listed(monkeypatch, capsys, "savi", "--level", "b") == ["savi-movi-b"]
     on_a = listed(monkeypatch, capsys, "--level", "A")

@@ -157,6 +157,50 @@ def test_all_that_is_reported_of_other_methods_can_be_run_again():
     assert {name: len(seeds) for name, seeds in reported.items()} == {name: recorded[name] for name in results.OTHERS}
 
 
+# ---- Table 1 in small ------------------------------------------------------------------------------------------------
+
+
+def test_table_1_in_small_trains_seven_methods_on_three_levels(tmp_path, capsys):
+    *commands, table = planned(capsys, "table1", "--out", tmp_path)
+    worlds = [words[2] for words in commands if words[1] == "generate"]
+    assert worlds == ["A", "B", "C"]
+    trained = [(words[2], words[words.index("--out") + 1]) for words in commands if words[1] == "train"]
+    assert len(trained) == len(set(trained)) == 21
+    assert trained[0] == ("vonet-closeup-hour", f"{tmp_path}/vonet-closeup-hour-a-seed0")
+    assert [
+        "vonet",
+        "prepare",
+        f"{tmp_path}/world-closeup-c",
+        f"{tmp_path}/world-closeup-c-64",
+        "--size",
+        "64",
+    ] in commands
+    assert ["vonet", "evaluate", f"{tmp_path}/scalor-closeup-c-seed0", f"{tmp_path}/world-closeup-c"] in commands
+    assert table == shlex.split(f"vonet reproduce table1 --table --out {tmp_path}")
+    only = planned(capsys, "table1", "--level", "B", "--only", "savi-closeup", "--out", tmp_path)
+    assert [words[1] for words in only] == ["generate", "train", "evaluate", "reproduce"]
+
+
+def test_table_1_in_small_has_the_layout_and_the_numbers_of_the_paper(tmp_path, monkeypatch, capsys):
+    trivial = {method: {"fg_ari": 0.5, "miou": 0.25} for method in reproduce.REFERENCES}
+
+    def evaluation(job):
+        done = job.experiment in ("vonet-closeup-hour", "savi-closeup") and job.level != "c"
+        return {"fg_ari": 0.8 if job.level == "a" else 0.705, "miou": 0.7, "trivial": trivial} if done else None
+
+    monkeypatch.setattr(jobs.Job, "evaluation", evaluation)
+    cli.main(["reproduce", "table1", "--table", "--out", str(tmp_path)])
+    lines = capsys.readouterr().out.splitlines()
+    assert "| close-ups | A | B | C |" in lines
+    assert "| vonet-closeup-hour | 80.0 / 70.0 | 70.5 / 70.0 | – |" in lines
+    assert "| monet-closeup | – | – | – |" in lines
+    assert "| k-means | 50.0 / 25.0 | 50.0 / 25.0 | – |" in lines
+    assert lines.index("| the paper | MOVi-A | MOVi-B | MOVi-C |") > lines.index(
+        "| blocks | 50.0 / 25.0 | 50.0 / 25.0 | – |"
+    )
+    assert "| VONet | 91.0 / 60.5 | 60.6 / 59.7 | 45.3 / 42.8 |" in lines
+
+
 # ---- Table 1 of the paper --------------------------------------------------------------------------------------------
 
 
@@ -209,6 +253,8 @@ def test_every_training_of_table_1_goes_into_four_processes():
         ("paper --level a", r"MOVi is not at movi/movi_a/128x128/1.0.0: fetch it first, with gcloud storage cp"),
         ("paper --level z", r"--level is 'z'; expected one of a, b, c, d, e"),
         ("paper --level a --only vonet-movi-b", r"'vonet-movi-b' is not among the experiments: savi-movi-a"),
+        ("table1 --level e", r"--level is 'e'; expected one of a, b, c"),
+        ("sprites --level a", r"--level is for paper and table1, such as vonet reproduce paper --level a"),
         ("sprites --gpus 2", r"--gpus is for the paper's trainings: vonet reproduce paper --gpus 2"),
         ("sprites --on moon", r"--on is 'moon'; expected one of local, slurm"),
         ("sprites --seeds 0", r"Give --seeds a number of seeds above 0, or --seed the seeds themselves\."),

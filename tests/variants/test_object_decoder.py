@@ -1,6 +1,7 @@
 """The decoder in which a slot says where it is, its plain form, and the two masks that teach each other."""
 
 import math
+from dataclasses import replace
 
 import pytest
 import torch
@@ -8,12 +9,15 @@ import torch.nn.functional as F
 from torch import nn
 
 from vonet.errors import BadInput
+from vonet.experiments.closeup import closeup_model
+from vonet.interface import Clip
 from vonet.schedule import Schedule, constant
 from vonet.variants import cell_painter
 from vonet.variants.cell_painter import paint_cells, paint_plainly
 from vonet.variants.object_decoder import (
     AlignmentConfig,
     AreaPriceConfig,
+    CorrectionConfig,
     ObjectDecoder,
     ObjectDecoderConfig,
     PicturePositionsConfig,
@@ -197,6 +201,52 @@ def test_a_pixel_of_the_outline_goes_to_the_slot_whose_colour_it_has():
     assert (-attention.grad[0, :, 0]).round(decimals=2).tolist() == [[1, 0], [0, 1]]
 
 
+def test_corrected_masks_are_bayes_rule_with_the_painted_colours():
+    """m'_k = m_k N(x; c_k, sigma²) / Σ_j m_j N(x; c_j, sigma²), pixel by pixel, with the enlarged log-masks."""
+    part, (frames, latents, log_masks) = decoder(POSITIONS[1], correction=CorrectionConfig(sigma=0.3)), inputs()
+    enlarged = F.interpolate(log_masks, size=SIZE, mode="bilinear", align_corners=False)
+    colours = part.paint(latents, log_masks)[0]
+    likelihood = torch.distributions.Normal(colours, 0.3).log_prob(frames[:, None]).sum(2).exp()
+    joint = enlarged.exp() * likelihood
+    found = part.corrected(frames, latents, log_masks)
+    torch.testing.assert_close(found.exp(), joint / joint.sum(1, keepdim=True))
+    assert (found.argmax(1) != enlarged.argmax(1)).any()
+
+
+def test_equal_colours_leave_the_masks_as_they_are():
+    log_masks = inputs()[2]
+    colours = torch.rand(2, 1, 3, *CELLS).double().expand(-1, 4, -1, -1, -1)
+    found = CorrectionConfig()(log_masks, colours, torch.rand(2, 3, *CELLS).double())
+    torch.testing.assert_close(found, log_masks, atol=1e-6, rtol=0)
+
+
+def test_a_model_corrects_the_masks_of_its_output_and_nothing_else():
+    """Slots, losses and pictures are those of the model without correction, frame by frame and as a clip."""
+    plain_model = replace(closeup_model(), slots=3).build().eval()
+    decoder = replace(closeup_model().decoder, correction=CorrectionConfig())
+    model = replace(closeup_model(), slots=3, decoder=decoder).build().eval()
+    model.load_state_dict(plain_model.state_dict())
+    clip, state = Clip(torch.rand(2, 3, 3, 32, 32)), model.initial_state(2, generator=torch.Generator().manual_seed(0))
+    output, without = model(clip, state), plain_model(clip, state)
+    assert plain_model.cells == (16, 16)
+    assert model.cells == output.log_masks.shape[-2:] == (32, 32)
+    assert torch.equal(output.log_attention, without.log_masks)
+    assert torch.equal(output.slots, without.slots)
+    assert output.losses.keys() == without.losses.keys()
+    assert all(torch.equal(output.losses[name], loss) for name, loss in without.losses.items())
+    for source in ("posterior", "prior"):
+        assert torch.equal(model.pictures(output, source), plain_model.pictures(without, source))
+    for t, frame in enumerate(clip.frames.unbind(1)):
+        step, state = model.step(frame, state)
+        torch.testing.assert_close(step.log_masks, output.log_masks[:, t])
+        latents = model.posterior(step.slots).mean
+        torch.testing.assert_close(step.log_masks, model.decoder.corrected(frame, latents, step.log_attention))
+    with torch.no_grad():
+        watched = model.unroll(clip, model.initial_state(2, generator=torch.Generator().manual_seed(0)))
+    torch.testing.assert_close(watched.log_masks, output.log_masks)
+    assert model.train().unroll(clip).log_attention is None
+
+
 def test_without_alignment_there_is_no_such_loss():
     config = ObjectDecoderConfig(hidden=(4,))
     frames, latents, log_masks = (x.float() for x in inputs())
@@ -221,6 +271,11 @@ def test_the_price_of_area_prefers_one_slot_to_two():
 def test_pictures_begin_grey():
     part, (_, latents, log_masks) = decoder(PicturePositionsConfig()), inputs()
     assert (part.picture(latents, log_masks) - 0.5).abs().max() < 0.35
+
+
+def test_a_correction_without_width_is_refused():
+    with pytest.raises(BadInput, match="more than 0"):
+        CorrectionConfig(sigma=0.0)
 
 
 @pytest.mark.parametrize(("options", "words"), [({"hidden": ()}, "above 0"), ({"sigma": 0.0}, "more than 0")])

@@ -13,18 +13,18 @@ from vonet.interface import Clip, StateT
 
 
 def scan(
-    step: Callable[[Tensor, StateT], tuple[Any, StateT]],
+    step: Callable[[Any, StateT], tuple[Any, StateT]],
     restart: Callable[[StateT, Tensor], StateT],
     clip: Clip,
     state: StateT,
-    seen: Sequence[Tensor] | None = None,
+    seen: Sequence[Any] | None = None,
 ) -> tuple[dict[str, Tensor], StateT]:
     """Apply `step` to each frame in order, after `restart` where a video begins. `seen`: Inputs of the step in place of
     the frames, if they do not depend on the state and were computed for all frames at once.
 
     Returns the tensors of the step's outputs stacked over time, by name, and the state after the last frame.
     """
-    each = clip.frames.unbind(1) if seen is None else seen
+    each: Sequence[Any] = clip.frames.unbind(1) if seen is None else seen
     begins = clip.is_first.any(dim=0).tolist()
     outputs = []
     for t, some_video_begins in enumerate(begins):

@@ -58,7 +58,7 @@ class Data:
 @dataclass(frozen=True)
 class Job:
     """A training and its evaluation. `processes`: Processes of torchrun, one per GPU. `scored`: Store to score on, if
-    it differs from the training store; `scoring`: options of `vonet evaluate`."""
+    it differs from the training store; `scoring`: options of `vonet evaluate`; `level`: level of the videos."""
 
     experiment: str
     seed: int
@@ -68,6 +68,7 @@ class Job:
     updates: int | None = None
     scored: Path | None = None
     scoring: Command = ()
+    level: str | None = None
 
     @property
     def name(self) -> str:
@@ -121,8 +122,8 @@ class Job:
 
 
 def plan(jobs: Sequence[Job]) -> list[Command]:
-    """All commands that are left to do, in order."""
-    return [command for work in _with_data(jobs) for command in work.commands()]
+    """All commands that are left to do, in order, each once."""
+    return list(dict.fromkeys(command for work in _with_data(jobs) for command in work.commands()))
 
 
 def run_here(jobs: Sequence[Job], workers: int) -> None:

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import shlex
 from argparse import ArgumentParser, Namespace
+from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from statistics import fmean
 from typing import Any
 
 from vonet.commands.jobs import Command, Data, Job
@@ -16,11 +18,15 @@ ABOUT = "rerun our results or the paper's, and compare scores"
 DESCRIPTION = (
     "Makes the data, trains, scores, and prints expected beside found scores. An interrupted command continues when it "
     "is run again, and finished data and trainings are reused. `paper` is Table 1 of the VONet paper: it needs MOVi "
-    "(docs/tutorials/reproduce.md) and, with the paper's own hardware, days on four GPUs for each training."
+    "(docs/tutorials/reproduce.md) and, with the paper's own hardware, days on four GPUs for each training. `table1` "
+    "is the same table in small: close-ups of generated levels A to C, an hour on one core for each training."
 )
 
 SCORES = ("fg_ari", "miou", "offline_fg_ari", "offline_miou")
 PLACES = ("local", "slurm")
+SMALL_LEVELS = tuple("abc")
+"""The generated levels of `table1`."""
+REFERENCES = ("mixture (no learning)", "k-means", "blocks")
 GPUS = 4
 """The paper trained on four GPUs."""
 BUCKET = "gs://kubric-public/tfds"
@@ -31,10 +37,10 @@ def add_options(parser: ArgumentParser) -> None:
         "what",
         metavar="WHAT",
         help="closeup (half an hour per seed on one core), tokens (40 minutes), laptop (25 minutes), spmot (an hour), "
-        "sprites (minutes), methods (hours) or paper (days)",
+        "sprites (minutes), methods (hours), table1 (an hour for each of 21 trainings) or paper (days)",
     )
     parser.add_argument("--only", metavar="EXPERIMENT", help="only this experiment")
-    parser.add_argument("--level", help="paper: only this level of MOVi, a to e")
+    parser.add_argument("--level", help="paper, table1: only this level, a to e")
     parser.add_argument("--seeds", type=int, metavar="N", help="this many seeds, from 0 on (default: as reported)")
     parser.add_argument("--seed", type=int, nargs="+", metavar="SEED", help="only these seeds")
     parser.add_argument("--out", type=Path, default=Path("reproduced"), help="where runs go (default: reproduced)")
@@ -69,22 +75,23 @@ def run(arguments: Namespace) -> None:
             print(f"{len(numbers)} jobs were submitted. Add --table to this command to see the scores so far.")
             return
         work.run_here(jobs, arguments.workers)
-    print(table(jobs))
+    print(levels_table(jobs) if arguments.what == "table1" else table(jobs))
 
 
 @dataclass(frozen=True)
 class Reported:
     """An experiment, and the command (without its `--out`) that generates its videos.
 
-    store: Name of the videos' folder. movi: Folder with MOVi's files below --data, if the videos are MOVi's. size: Size
-        to which videos are reduced for training; they are scored at their own size. scoring: Options of `vonet
-        evaluate`.
+    store: Name of the videos' folder. level: Level of the videos, if the table has a column for each level. movi:
+        Folder with MOVi's files below --data, if the videos are MOVi's. size: Size to which videos are resized for
+        training; they are scored at their own size. scoring: Options of `vonet evaluate`.
     """
 
     experiment: str
     make: Command
     store: str
     seeds: tuple[int, ...]
+    level: str | None = None
     movi: str | None = None
     updates: int | None = None
     size: int | None = None
@@ -96,11 +103,14 @@ def reported() -> dict[str, tuple[Reported, ...]]:
     from vonet.experiments.paper_scores import LEVELS, METHODS
     from vonet.experiments.registry import BASELINES
 
+    def near(level: str) -> Command:
+        options = ("--camera-distance", "0.6", "--objects", "2", "4", "--size", "32")
+        return ("vonet", "generate", level.upper(), *options, "--train", "3000", "--validation", "128")
+
     counts = ("--train", "300", "--validation", "64")
     sprites = ("vonet", "generate", "sprites", *counts)
     level_a = ("vonet", "generate", "A", "--objects", "3", "6", *counts)
-    near = ("--camera-distance", "0.6", "--objects", "2", "4", "--size", "32")
-    closeup = ("vonet", "generate", "A", *near, "--train", "3000", "--validation", "128")
+    closeup = near("a")
     laptop = ("vonet", "generate", "A", "--objects", "3", "6", "--train", "3000", "--validation", "128")
     movi = {level: f"movi_{level}/128x128/1.0.0" for level in LEVELS}
     return {
@@ -119,8 +129,22 @@ def reported() -> dict[str, tuple[Reported, ...]]:
         ),
         "sprites": (Reported("vonet-sprites", sprites, "world-sprites", seeds=(0, 1, 2)),),
         "methods": tuple(Reported(f"{method}-laptop-a", level_a, "world-A", seeds=(0,)) for method in BASELINES),
+        "table1": tuple(
+            Reported(
+                experiment,
+                near(level),
+                f"world-closeup-{level}",
+                seeds=(0,),
+                level=level,
+                size=64 if experiment.startswith("scalor") else None,
+            )
+            for level in SMALL_LEVELS
+            for experiment in ("vonet-closeup-hour", *(f"{method}-closeup" for method in BASELINES))
+        ),
         "paper": tuple(
-            Reported(f"{method.lower()}-movi-{level}", (), f"movi-{level}", seeds=(0, 1, 2), movi=movi[level])
+            Reported(
+                f"{method.lower()}-movi-{level}", (), f"movi-{level}", seeds=(0, 1, 2), level=level, movi=movi[level]
+            )
             for level in LEVELS
             for method in METHODS
         ),
@@ -129,20 +153,20 @@ def reported() -> dict[str, tuple[Reported, ...]]:
 
 def chosen_jobs(arguments: Namespace) -> list[Job]:
     """The trainings that the options select."""
-    from vonet.experiments.paper_scores import LEVELS
-
     known = reported()
     if arguments.what not in known:
         raise BadInput(f"there are no results {arguments.what!r}; expected one of {', '.join(known)}")
-    for option, given in (("--level", arguments.level), ("--gpus", arguments.gpus)):
-        if given is not None and arguments.what != "paper":
-            raise BadInput(f"{option} is for the paper's trainings: vonet reproduce paper {option} {given}")
+    if arguments.gpus is not None and arguments.what != "paper":
+        raise BadInput(f"--gpus is for the paper's trainings: vonet reproduce paper --gpus {arguments.gpus}")
+    levels = dict.fromkeys(one.level for one in known[arguments.what] if one.level is not None)
+    if arguments.level is not None and not levels:
+        raise BadInput(f"--level is for paper and table1, such as vonet reproduce paper --level {arguments.level}")
     if arguments.seeds is not None and (arguments.seed or arguments.seeds < 1):
         raise BadInput("Give --seeds a number of seeds above 0, or --seed the seeds themselves.")
-    if arguments.level is not None and arguments.level.lower() not in LEVELS:
-        raise BadInput(f"--level is {arguments.level!r}; expected one of {', '.join(LEVELS)}")
-    level = None if arguments.level is None else f"-movi-{arguments.level.lower()}"
-    of_level = [one for one in known[arguments.what] if level is None or one.experiment.endswith(level)]
+    level = None if arguments.level is None else arguments.level.lower()
+    if level is not None and level not in levels:
+        raise BadInput(f"--level is {arguments.level!r}; expected one of {', '.join(levels)}")
+    of_level = [one for one in known[arguments.what] if level in (None, one.level)]
     chosen = [one for one in of_level if arguments.only in (None, one.experiment)]
     if not chosen:
         possible = ", ".join(one.experiment for one in of_level)
@@ -162,8 +186,9 @@ def chosen_jobs(arguments: Namespace) -> list[Job]:
             data = Data(small, ("vonet", "prepare", str(store), str(small), "--size", str(one.size)), source=data)
         seeds = arguments.seed or (one.seeds if arguments.seeds is None else range(arguments.seeds))
         for seed in seeds:
-            out = arguments.out / f"{one.experiment}-seed{seed}"
-            jobs.append(Job(one.experiment, seed, out, data, processes, one.updates, store, one.scoring))
+            videos = "" if one.level is None or one.movi is not None else f"-{one.level}"
+            out = arguments.out / f"{one.experiment}{videos}-seed{seed}"
+            jobs.append(Job(one.experiment, seed, out, data, processes, one.updates, store, one.scoring, one.level))
     return jobs
 
 
@@ -209,6 +234,37 @@ def table(jobs: Sequence[Job]) -> str:
             missing = sum(evaluation is None for evaluation in found)
             told += f"; {missing} of {len(found)} not finished" if missing else ""
             lines.append(f"| {name} | {score} | {expected.get(score, 'not measured')} | {told} |")
+    return "\n".join(lines)
+
+
+def levels_table(jobs: Sequence[Job]) -> str:
+    """Our small Table 1 in the paper's layout, FG-ARI / mIoU in percent: trainings, methods without learning, and below
+    the paper's own numbers on MOVi, which has other videos."""
+    from vonet.experiments import paper_scores
+    from vonet.experiments.registry import BASELINES
+
+    levels = list(dict.fromkeys(job.level for job in jobs if job.level is not None))
+    found: dict[tuple[str, str | None], list[Mapping[str, float]]] = defaultdict(list)
+    for job in jobs:
+        if (evaluation := job.evaluation()) is not None:
+            found[job.experiment, job.level].append(evaluation)
+            for method in REFERENCES:  # the same for all trainings of a level
+                found[method, job.level] = [evaluation["trivial"][method]]
+
+    def cell(scores: Sequence[Mapping[str, float]], scale: float = 100.0) -> str:
+        means = [scale * fmean(one[score] for one in scores) for score in ("fg_ari", "miou") if scores]
+        return " / ".join(f"{mean:.1f}" for mean in means) or "–"
+
+    def row(words: Sequence[str]) -> str:
+        return f"| {' | '.join(words)} |"
+
+    line = row(["---"] * (1 + len(levels)))
+    names = [*dict.fromkeys(job.experiment for job in jobs), *REFERENCES]
+    lines = [row(["close-ups", *(level.upper() for level in levels)]), line]
+    lines += [row([name, *(cell(found[name, level]) for level in levels)]) for name in names]
+    lines += ["", row(["the paper", *(f"MOVi-{level.upper()}" for level in levels)]), line]
+    for method in sorted(paper_scores.METHODS, key=lambda name: ("vonet", *BASELINES).index(name.lower())):
+        lines.append(row([method, *(cell([paper_scores.of_videos(method, level)], scale=1.0) for level in levels)]))
     return "\n".join(lines)
 
 

@@ -7,7 +7,7 @@ from vonet.blocks.component import ComponentDecoderConfig
 from vonet.blocks.unet import UNetConfig
 from vonet.experiments import paper_scores
 from vonet.experiments.experiment import Experiment
-from vonet.experiments.settings import NOT_RUN, SPMOT_SLOTS, laptop_rate, movi_slots, one_group
+from vonet.experiments.settings import NOT_RUN, SMALL_WORLDS, laptop_rate, movi_slots, one_group
 from vonet.experiments.vonet import SIX_LEVELS
 from vonet.schedule import constant
 from vonet.training.config import TrainingConfig
@@ -66,20 +66,23 @@ def monet_laptop_a() -> Experiment[MONetConfig]:
     )
 
 
-def monet_spmot() -> Experiment[MONetConfig]:
-    """MONet on Sprites-MOT reduced to 32x32 pixels, on single frames: β and γ are MONet's own, latents begin with
-    little noise."""
-    updates = 12_000
+def monet_small(world: str) -> Experiment[MONetConfig]:
+    """MONet on single frames of 32x32 pixels: β and γ are MONet's own, latents begin with little noise. On rendered
+    videos σ is smaller, so that the model uses more slots."""
+    where, updates = SMALL_WORLDS[world], {"spmot": 12_000, "closeup": 9_500}[world]
+    sigmas = {"spmot": (0.09, 0.11), "closeup": (0.05, 0.06)}[world]
     return Experiment(
-        name="monet-spmot",
-        summary="MONet on Sprites-MOT at 32 px, on a laptop",
-        dataset="spmot",
+        name=f"monet-{world}",
+        summary=f"MONet on {where.title} at 32 px, on a laptop",
+        dataset=where.dataset,
         cost="not measured",
         model=MONetConfig(
             size=(32, 32),
-            slots=SPMOT_SLOTS,
+            slots=where.slots,
             latent_dim=16,
             unet=UNetConfig(channels=(16, 32, 32, 64), bottleneck=(128, 128)),
+            sigma_first=sigmas[0],
+            sigma=sigmas[1],
             initial_log_std=-2.0,
         ),
         training=TrainingConfig(

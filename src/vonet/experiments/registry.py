@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from vonet.errors import BadInput
 from vonet.experiments.experiment import Experiment, parts
 from vonet.experiments.paper_scores import LEVELS
+from vonet.experiments.settings import SMALL_WORLDS
 
 BASELINES = ("monet", "vimon", "scalor", "savi", "steve", "simone")
 """The methods that the paper compares with."""
@@ -36,6 +37,7 @@ class _Entry:
 def _entries() -> Iterator[tuple[str, _Entry]]:
     yield "vonet-sprites", _Entry("sprites", "vonet_sprites")
     yield "vonet-closeup", _Entry("closeup", "vonet_closeup")
+    yield "vonet-closeup-hour", _Entry("closeup", "vonet_closeup_hour")
     yield "vonet-closeup-quick", _Entry("closeup", "vonet_closeup_quick")
     yield "vonet-closeup-tokens", _Entry("closeup_tokens", "vonet_closeup_tokens")
     yield "vonet-laptop", _Entry("laptop", "vonet_laptop")
@@ -48,7 +50,8 @@ def _entries() -> Iterator[tuple[str, _Entry]]:
     yield "mixture", _Entry("mixture", "mixture")
     for method in BASELINES:
         yield f"{method}-laptop-a", _Entry(method, f"{method}_laptop_a")
-        yield f"{method}-spmot", _Entry(method, f"{method}_spmot")
+        for world in SMALL_WORLDS:
+            yield f"{method}-{world}", _Entry(method, f"{method}_small", (world,))
         for level in LEVELS:
             yield f"{method}-movi-{level}", _Entry(method, f"{method}_movi", (level,))
     for base in ("vonet-closeup", "vonet-closeup-tokens", *(f"vonet-movi-{level}" for level in LEVELS)):
@@ -75,7 +78,7 @@ _PARTS = {
     "variants.normed_attention": ("NormedAttentionConfig",),
     "variants.object_decoder": (
         *("ObjectDecoderConfig", "PicturePositionsConfig", "SlotPositionsConfig", "AlignmentConfig", "AreaPriceConfig"),
-        "SpreadConfig",
+        *("SpreadConfig", "CorrectionConfig"),
     ),
     "variants.slot_places": ("SlotPlacesConfig", "ToldPlacesConfig"),
     "variants.taught_tokens": ("TaughtTokensConfig",),

@@ -8,7 +8,7 @@ from vonet.blocks.frame_vectors import ConvStackConfig
 from vonet.blocks.slot_attention import SlotAttentionConfig
 from vonet.experiments import paper_scores
 from vonet.experiments.experiment import Experiment
-from vonet.experiments.settings import SPMOT_SLOTS, movi_slots
+from vonet.experiments.settings import SMALL_WORLDS, movi_slots
 from vonet.schedule import Product, Schedule, constant
 from vonet.training.config import TrainingConfig
 from vonet.training.optimizer import GroupConfig, OptimizerConfig
@@ -66,22 +66,22 @@ def savi_laptop_a() -> Experiment[SAViConfig]:
     )
 
 
-def savi_spmot() -> Experiment[SAViConfig]:
-    """SAVi on Sprites-MOT reduced to 32x32 pixels. The features have the frame's size, because sprites are five pixels
-    wide."""
+def savi_small(world: str) -> Experiment[SAViConfig]:
+    """SAVi on videos of 32x32 pixels. The features have the frame's size, because sprites are five pixels wide."""
+    where, updates = SMALL_WORLDS[world], {"spmot": 18_000, "closeup": 16_000}[world]
     return Experiment(
-        name="savi-spmot",
-        summary="SAVi on Sprites-MOT at 32 px, on a laptop",
-        dataset="spmot",
+        name=f"savi-{world}",
+        summary=f"SAVi on {where.title} at 32 px, on a laptop",
+        dataset=where.dataset,
         cost="not measured",
         model=SAViConfig(
             size=(32, 32),
-            slots=SPMOT_SLOTS,
+            slots=where.slots,
             slot_dim=64,
             backbone=ConvStackConfig(channels=(32, 32, 32, 32), strides=(1, 1, 1, 1), kernel=5),
             attention=SlotAttentionConfig(iterations=2, hidden=128),
             predictor_hidden=128,
             decoder=SpatialBroadcastConfig(channels=(32, 32, 32)),
         ),
-        training=_training(18_000, batch=8, segment=4, peak=4e-4, warm_up=900),
+        training=_training(updates, batch=8, segment=4, peak=4e-4, warm_up=updates // 20),
     )

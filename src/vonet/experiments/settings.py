@@ -3,14 +3,31 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import dataclass
 
 from vonet.schedule import Schedule
 from vonet.training.optimizer import GroupConfig
 
 NOT_RUN = "not run by us; the paper does not say"
 
-SPMOT_SLOTS = 4
-"""One for each of at most three sprites, and the background."""
+
+@dataclass(frozen=True)
+class SmallWorld:
+    """Videos of 32x32 pixels on which all methods are compared. slots: One for each object, and one for the background.
+    frames: Frames of a video."""
+
+    title: str
+    dataset: str
+    slots: int
+    frames: int
+
+
+SMALL_WORLDS: Mapping[str, SmallWorld] = {
+    "spmot": SmallWorld("Sprites-MOT", "spmot", slots=4, frames=10),
+    "closeup": SmallWorld("close-ups", "closeup-a", slots=5, frames=24),
+}
+"""By the last part of an experiment's name. Sprites-MOT is reduced to 32 px, or used at 64 px by SCALOR; close-ups are
+`vonet generate LEVEL --camera-distance 0.6 --objects 2 4 --size 32`."""
 
 
 def movi_slots(level: str) -> int:

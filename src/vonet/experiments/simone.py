@@ -5,7 +5,7 @@ from __future__ import annotations
 from vonet.baselines.simone import SIMONeConfig
 from vonet.experiments import paper_scores
 from vonet.experiments.experiment import Experiment
-from vonet.experiments.settings import laptop_rate
+from vonet.experiments.settings import SMALL_WORLDS, laptop_rate
 from vonet.schedule import Schedule, constant
 from vonet.training.config import TrainingConfig
 from vonet.training.optimizer import GroupConfig, OptimizerConfig
@@ -68,18 +68,18 @@ def simone_laptop_a() -> Experiment[SIMONeConfig]:
     )
 
 
-def simone_spmot() -> Experiment[SIMONeConfig]:
-    """SIMONe on Sprites-MOT reduced to 32x32 pixels, whole clips of ten frames. Four slots, for they are the cells of a
-    grid of 2x2; latents that begin with little noise; one pixel of four decoded."""
-    updates = 8_500
+def simone_small(world: str) -> Experiment[SIMONeConfig]:
+    """SIMONe on whole videos of 32x32 pixels. Slots are the cells of a grid: four on Sprites-MOT, eight on close-ups
+    (five are needed). Latents begin with little noise, and one pixel of four is decoded."""
+    where, updates = SMALL_WORLDS[world], {"spmot": 8_500, "closeup": 8_500}[world]
     return Experiment(
-        name="simone-spmot",
-        summary="SIMONe on Sprites-MOT at 32 px, on a laptop",
-        dataset="spmot",
+        name=f"simone-{world}",
+        summary=f"SIMONe on {where.title} at 32 px, on a laptop",
+        dataset=where.dataset,
         cost="not measured",
         model=SIMONeConfig(
             size=(32, 32),
-            grid=(2, 2),
+            grid=(2, 2) if where.slots <= 4 else (2, 4),
             channels=(32, 64),
             width=128,
             heads=4,
@@ -91,5 +91,5 @@ def simone_spmot() -> Experiment[SIMONeConfig]:
             decoder=(128, 128, 128),
             pixel_stride=2,
         ),
-        training=_training(updates, batch=8, rate=laptop_rate(5e-4, updates), frames=10),
+        training=_training(updates, batch=80 // where.frames, rate=laptop_rate(5e-4, updates), frames=where.frames),
     )

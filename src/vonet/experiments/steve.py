@@ -9,7 +9,7 @@ from vonet.blocks.frame_vectors import ConvStackConfig
 from vonet.blocks.slot_attention import SlotAttentionConfig
 from vonet.experiments import paper_scores
 from vonet.experiments.experiment import Experiment
-from vonet.experiments.settings import SPMOT_SLOTS, movi_slots
+from vonet.experiments.settings import SMALL_WORLDS, movi_slots
 from vonet.schedule import Product, Schedule, constant
 from vonet.training.config import TrainingConfig
 from vonet.training.optimizer import GroupConfig, OptimizerConfig
@@ -90,19 +90,19 @@ def steve_laptop_a() -> Experiment[STEVEConfig]:
     )
 
 
-def steve_spmot() -> Experiment[STEVEConfig]:
-    """STEVE on Sprites-MOT reduced to 32x32 pixels: 64 tokens of 64 kinds. The features have the frame's size, because
-    sprites are five pixels wide. The dVAE learns first, then the transformer, then the slots."""
-    updates = 12_000
+def steve_small(world: str) -> Experiment[STEVEConfig]:
+    """STEVE on videos of 32x32 pixels: 64 tokens of 64 kinds. The features have the frame's size, because sprites are
+    five pixels wide. The dVAE learns first, then the transformer, then the slots."""
+    where, updates = SMALL_WORLDS[world], {"spmot": 12_000, "closeup": 11_000}[world]
     tokens_from, slots_from = 1_000, 1_500
     return Experiment(
-        name="steve-spmot",
-        summary="STEVE on Sprites-MOT at 32 px, on a laptop",
-        dataset="spmot",
+        name=f"steve-{world}",
+        summary=f"STEVE on {where.title} at 32 px, on a laptop",
+        dataset=where.dataset,
         cost="not measured",
         model=STEVEConfig(
             size=(32, 32),
-            slots=SPMOT_SLOTS,
+            slots=where.slots,
             backbone=ConvStackConfig(channels=(32, 32, 32, 64), strides=(1, 1, 1, 1), kernel=5),
             attention=SlotAttentionConfig(iterations=2, hidden=128),
             dvae=DVAEConfig(

@@ -7,7 +7,7 @@ from vonet.blocks.component import ComponentDecoderConfig
 from vonet.blocks.unet import UNetConfig
 from vonet.experiments import paper_scores
 from vonet.experiments.experiment import Experiment
-from vonet.experiments.settings import NOT_RUN, SPMOT_SLOTS, laptop_rate, movi_slots, one_group
+from vonet.experiments.settings import NOT_RUN, SMALL_WORLDS, laptop_rate, movi_slots, one_group
 from vonet.schedule import Schedule, constant
 from vonet.training.config import TrainingConfig
 from vonet.training.optimizer import OptimizerConfig
@@ -81,20 +81,23 @@ def vimon_laptop_a() -> Experiment[ViMONConfig]:
     )
 
 
-def vimon_spmot() -> Experiment[ViMONConfig]:
-    """ViMON on Sprites-MOT reduced to 32x32 pixels: latents, weights of the losses and masks as its authors have them.
-    It starts as MONet, with latents of little noise."""
-    updates = 12_000
+def vimon_small(world: str) -> Experiment[ViMONConfig]:
+    """ViMON on videos of 32x32 pixels: latents, weights of the losses and masks as its authors have them. It starts as
+    MONet, with latents of little noise; σ as in `monet_small`."""
+    where, updates = SMALL_WORLDS[world], {"spmot": 12_000, "closeup": 9_500}[world]
+    sigmas = {"spmot": (0.09, 0.11), "closeup": (0.05, 0.06)}[world]
     return Experiment(
-        name="vimon-spmot",
-        summary="ViMON on Sprites-MOT at 32 px, on a laptop",
-        dataset="spmot",
+        name=f"vimon-{world}",
+        summary=f"ViMON on {where.title} at 32 px, on a laptop",
+        dataset=where.dataset,
         cost="not measured",
         model=ViMONConfig(
             size=(32, 32),
-            slots=SPMOT_SLOTS,
+            slots=where.slots,
             latent_dim=16,
             unet=UNetConfig(channels=(32,) * 4, bottleneck=(128, 128)),
+            sigma_first=sigmas[0],
+            sigma=sigmas[1],
             initial_log_std=-2.0,
             as_monet=updates // 4,
         ),

@@ -132,11 +132,13 @@ class StepOutput(Segmentation):
         previous_slots: The latents before the frame (zeros for a model without memory), `B K D`.
         labels: The segment of each pixel, from 1 on, `B H W`, for a model with its own assignment rule. For other
             models a pixel belongs to its most probable slot.
+        log_attention: Log-masks with which the slots read the frame, `B K rows columns`, if they are not `log_masks`.
     """
 
     slots: Float[Tensor, "B K D"]
     previous_slots: Float[Tensor, "B K D"]
     labels: Int[Tensor, "B H W"] | None = None
+    log_attention: Float[Tensor, "B K rows columns"] | None = None
 
 
 @dataclass(frozen=True)
@@ -150,6 +152,7 @@ class Output(Segmentation):
     previous_slots: Float[Tensor, "B T K D"]
     state: State
     labels: Int[Tensor, "B T H W"] | None = None
+    log_attention: Float[Tensor, "B T K rows columns"] | None = None
     losses: dict[str, Float[Tensor, "B T"]] = field(default_factory=dict)
 
 

@@ -29,6 +29,20 @@ class DecoderConfig(Protocol):
         """`size`: height and width of the frames, in pixels."""
 
 
+@runtime_checkable
+class CorrectingDecoder(Protocol):
+    """A decoder that can correct the attention's masks by the colours it paints; not in the paper."""
+
+    @property
+    def corrects_masks(self) -> bool:
+        """Whether it does."""
+
+    def corrected(
+        self, frames: Float[Tensor, "B 3 H W"], latents: Float[Tensor, "B K D"], log_masks: Float[Tensor, "B K h w"]
+    ) -> Float[Tensor, "B K H W"]:
+        """Log-masks at the frame's size."""
+
+
 @dataclass(frozen=True, kw_only=True)
 class TokenDecoderConfig:
     """The paper's decoder: a discrete VAE, and a causal transformer that reads the slots."""

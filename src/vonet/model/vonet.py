@@ -42,7 +42,7 @@ from vonet.interface import (
 )
 from vonet.model.attention import AttentionConfig, UNetAttentionConfig
 from vonet.model.backbone import BackboneConfig
-from vonet.model.decoder import DecoderConfig, TokenDecoderConfig
+from vonet.model.decoder import CorrectingDecoder, DecoderConfig, TokenDecoderConfig
 from vonet.model.sequential_vae import SequentialVAE, SequentialVAEConfig
 from vonet.model.slots import (
     Context,
@@ -132,37 +132,33 @@ class VONet(nn.Module):
         self.signature_dim, self.kept_dim = config.signature_dim, config.kept_dim
         self.size, self.enlargement = config.size, config.enlargement
         self.backbone = config.backbone.build(config.size)
-        self.cells = self.backbone.feature_size
-        self.places = None if config.places is None else config.places.build(D, self.cells)
-        self.attention = config.attention.build(C, D, self.cells)
+        cells = self.backbone.feature_size
+        self.places = None if config.places is None else config.places.build(D, cells)
+        self.attention = config.attention.build(C, D, cells)
         self.initial_slots = InitialSlots(config.initial_slots, D)
         self.context = Context(config.context, D)
         self.slot_encoder = config.slot_encoder.build(C, D)
         self.trajectory = Trajectory(config.trajectory, D)
         self.sequential_vae = SequentialVAE(config.sequential_vae, D)
         self.decoder = config.decoder.build(D, config.size)
+        self.corrects_masks = isinstance(self.decoder, CorrectingDecoder) and self.decoder.corrects_masks
+        self.cells = self.size if self.corrects_masks else cells
         self.to(memory_format=torch.channels_last)  # type: ignore[call-overload]  # else each convolution copies its weight
 
     # ---- one frame -------------------------------------------------------------------------------------------------
 
-    def encode_frame(
-        self, frame: Float[Tensor, "B 3 H W"], slots: Float[Tensor, "B K D"]
+    def encode_features(
+        self, features: Float[Tensor, "B C h w"], slots: Float[Tensor, "B K D"]
     ) -> tuple[Float[Tensor, "B K h w"], Float[Tensor, "B K D"]]:
-        """The whole encoder, on plain tensors (what compiles and exports).
+        """The encoder behind the backbone, which alone needs no state.
 
         Args:
-            frame: x_t, `B 3 H W`, floats in [0, 1].
+            features: Of x_t, `B C h w`.
             slots: r_{t−1}, `B K D`.
 
         Returns:
             log m_t, `B K h w`, and r_t, `B K D`.
         """
-        return self.encode_features(self.backbone(frame), slots)
-
-    def encode_features(
-        self, features: Float[Tensor, "B C h w"], slots: Float[Tensor, "B K D"]
-    ) -> tuple[Float[Tensor, "B K h w"], Float[Tensor, "B K D"]]:
-        """The encoder behind the backbone, which alone needs no state."""
         context = self.context(slots)
         near = None if self.places is None else self.places(context, self._place(slots))
         log_masks = self.attention(features, context, near)
@@ -188,14 +184,16 @@ class VONet(nn.Module):
         return self._kept(self.initial_slots(noise), signature=noise, place=place)
 
     def _step(self, frame: Float[Tensor, "B 3 H W"], state: SlotState) -> tuple[StepOutput, SlotState]:
-        return self._stepped(self.encode_frame(frame, state.slots), state)
+        return self._feature_step((self.backbone(frame), frame), state)
 
-    def _feature_step(self, features: Float[Tensor, "B C h w"], state: SlotState) -> tuple[StepOutput, SlotState]:
-        return self._stepped(self.encode_features(features, state.slots), state)
-
-    def _stepped(self, encoded: tuple[Tensor, Tensor], state: SlotState) -> tuple[StepOutput, SlotState]:
-        log_masks, slots = encoded
+    def _feature_step(self, seen: tuple[Tensor, Tensor], state: SlotState) -> tuple[StepOutput, SlotState]:
+        """A step from the features of a frame, and the frame."""
+        features, frame = seen
+        log_masks, slots = self.encode_features(features, state.slots)
         output = StepOutput(log_masks, self.size, self.enlargement, slots, previous_slots=state.slots)
+        if self.corrects_masks and not self.training:
+            corrected = self.decoder.corrected(frame, self.posterior(slots).mean, log_masks)
+            output = replace(output, log_masks=corrected, log_attention=log_masks)
         return output, replace(state, slots=slots)
 
     def step(self, frame: Tensor, state: SlotState) -> tuple[StepOutput, SlotState]:
@@ -206,7 +204,8 @@ class VONet(nn.Module):
             state: From `initial_state`, or from the step before.
 
         Returns:
-            Masks and slots of the frame, and the state for the next one.
+            Masks and slots of the frame, and the state for the next one. In evaluation mode some decoders correct the
+            masks (`CorrectionConfig`); `log_attention` then has those of the attention.
 
         Raises:
             BadInput: If frame or state do not fit the model.
@@ -267,8 +266,9 @@ class VONet(nn.Module):
         restart = partial(_restarted, fresh=fresh)
         if torch.is_grad_enabled():
             # Time first: then the features of a frame, and their gradients, are one piece of memory.
-            features = self.backbone(clip.frames.transpose(0, 1).flatten(0, 1))
-            tensors, last = scan(self._feature_step, restart, clip, state, features.chunk(clip.frames.shape[1]))
+            features = self.backbone(clip.frames.transpose(0, 1).flatten(0, 1)).chunk(clip.frames.shape[1])
+            seen = list(zip(features, clip.frames.unbind(1), strict=True))
+            tensors, last = scan(self._feature_step, restart, clip, state, seen)
         else:
             tensors, last = scan(self._step, restart, clip, state)
         return Output(size=self.size, enlargement=self.enlargement, state=last, **tensors)  # type: ignore[arg-type]
@@ -291,7 +291,7 @@ class VONet(nn.Module):
         batch_time = clip.frames.shape[:2]
         posterior = self.posterior(output.slots.flatten(0, 1))
         latents = posterior.sample() if self.training else posterior.mean
-        losses = self.decoder(clip.frames.flatten(0, 1), latents, output.log_masks.flatten(0, 1), update)
+        losses = self.decoder(clip.frames.flatten(0, 1), latents, _log_attention(output).flatten(0, 1), update)
         if (part := self.sequential_vae.prior) is not None:
             losses["kl"] = part.divergence(posterior, self.prior(output.previous_slots.flatten(0, 1))).sum(-1)
         return replace(output, losses={name: loss.unflatten(0, batch_time) for name, loss in losses.items()})
@@ -350,7 +350,7 @@ class VONet(nn.Module):
         Raises:
             BadInput: If `source` is another word, or "prior" for a model without a prior.
         """
-        log_masks = output.log_masks
+        log_masks = _log_attention(output)
         if source == "posterior":
             latents = self.posterior(output.slots.flatten(0, 1)).mean
         elif source == "prior" and self.sequential_vae.prior is not None:
@@ -390,6 +390,11 @@ class VONet(nn.Module):
     def _check_fit(self, frames: Tensor, state: SlotState) -> None:
         check_fit(frames, self.size, self.slot_encoder.value.weight)
         check_slot_state(state, frames.shape[0], self.slot_dim)
+
+
+def _log_attention(output: Output) -> Float[Tensor, "B T K h w"]:
+    """Log-masks of the attention, which are those of the output unless the decoder corrected them."""
+    return output.log_masks if output.log_attention is None else output.log_attention
 
 
 def _restarted(state: SlotState, is_first: Bool[Tensor, " B"], fresh: Float[Tensor, "B K D"]) -> SlotState:

@@ -17,7 +17,8 @@ mIoU 37 / 52 after 500 updates. With absolute positions an earlier prototype, on
 
 Optional losses align the attention's and the decoder's masks (`AlignmentConfig`), make slots paint true colours so that
 alphas are meaningful (`SpreadConfig`), and penalise the area that slots use so that unneeded slots stay empty
-(`AreaPriceConfig`).
+(`AreaPriceConfig`). When videos are segmented, the painted colours can correct the outlines of the attention's masks
+(`CorrectionConfig`).
 """
 
 from __future__ import annotations
@@ -230,6 +231,29 @@ class AreaPriceConfig:
 
 
 @dataclass(frozen=True, kw_only=True)
+class CorrectionConfig:
+    """Corrects the attention's masks m by the pixels x (Bayes' rule): m'_k ∝ m_k exp(−|c_k − x|² / 2 sigma²), where
+    c_k is the colour that slot k paints. The attention knows an object's outline only roughly; the pixels near it tell
+    which of two slots they belong to. Used in evaluation mode only; slots and losses do not change."""
+
+    sigma: float = 0.07
+    """Standard deviation of a pixel's colour around its slot's colour. A smaller value trusts the colours more."""
+
+    def __post_init__(self) -> None:
+        if not self.sigma > 0:
+            raise BadInput(f"sigma is {self.sigma}; it must be more than 0")
+
+    def __call__(
+        self,
+        log_masks: Float[Tensor, "B K H W"],
+        colours: Float[Tensor, "B K 3 H W"],
+        frames: Float[Tensor, "B 3 H W"],
+    ) -> Float[Tensor, "B K H W"]:
+        errors = (colours - frames.unsqueeze(1)).square().sum(2)
+        return (log_masks - errors / (2 * self.sigma**2)).log_softmax(dim=1)
+
+
+@dataclass(frozen=True, kw_only=True)
 class ObjectDecoderConfig:
     """Each slot is decoded to a picture and its own mask, with optional losses for masks and colours."""
 
@@ -244,6 +268,8 @@ class ObjectDecoderConfig:
     alignment: AlignmentConfig | None = None
     spread: SpreadConfig | None = None
     price: AreaPriceConfig | None = None
+    correction: CorrectionConfig | None = None
+    """None: videos are segmented by the attention's masks, as in the paper."""
 
     def __post_init__(self) -> None:
         if not self.hidden or min(self.hidden) < 1:
@@ -272,6 +298,7 @@ class ObjectDecoder(nn.Module):
             )
         self.size, self.reduction, self.sigma = size, config.reduction, config.sigma
         self.alignment, self.spread, self.price = config.alignment, config.spread, config.price
+        self.correction = config.correction
         width = config.hidden[0]
         self.latent = linear(latent_dim, width, "relu", bias=False)
         self.positions = config.positions.build(width, size)
@@ -332,7 +359,7 @@ class ObjectDecoder(nn.Module):
         error = (picture - seen_frames).square().sum((1, 2, 3))
         losses = {"reconstruction": share * error / (2 * self.sigma**2)}
         if self.alignment is not None:
-            seen = F.interpolate(log_masks, size=self.size, mode="bilinear", align_corners=False)[..., rows, columns]
+            seen = self._enlarged(log_masks)[..., rows, columns]
             errors = (colours - seen_frames.unsqueeze(1)).square().sum(2)
             losses["alignment"] = share * self.alignment(seen.log_softmax(dim=1), log_alphas, errors, update)
         if self.spread is not None:
@@ -340,6 +367,24 @@ class ObjectDecoder(nn.Module):
         if self.price is not None:
             losses["area"] = self.price(log_alphas.flatten(2))
         return losses
+
+    @property
+    def corrects_masks(self) -> bool:
+        """Whether `corrected` can be called."""
+        return self.correction is not None
+
+    def corrected(
+        self,
+        frames: Float[Tensor, "B 3 H W"],
+        latents: Float[Tensor, "B K D"],
+        log_masks: Float[Tensor, "B K h w"],
+    ) -> Float[Tensor, "B K H W"]:
+        """The attention's log-masks at the frame's size, corrected by the pixels (`CorrectionConfig`)."""
+        assert self.correction is not None
+        return self.correction(self._enlarged(log_masks), self.paint(latents, log_masks)[0], frames)
+
+    def _enlarged(self, log_masks: Float[Tensor, "B K h w"]) -> Float[Tensor, "B K H W"]:
+        return F.interpolate(log_masks, size=self.size, mode="bilinear", align_corners=False)
 
     def picture(self, latents: Float[Tensor, "B K D"], log_masks: Float[Tensor, "B K h w"]) -> Float[Tensor, "B 3 H W"]:
         """The reconstruction from all slots."""
