@@ -54,6 +54,6 @@ def spmot_model() -> VONetConfig:
 
 
 def spmot_training(updates: int) -> TrainingConfig:
-    """The price of area is higher than on close-ups, because sprites are smaller than most objects there."""
+    """The weight of the area loss is higher than on close-ups, because sprites are smaller than most objects there."""
     replay = replace(REPLAY, videos=16, length=160)
     return replace(continued_training(updates, rate=1e-3, hold=0.4, area=8.0, replay=replay), average=300)

@@ -175,9 +175,9 @@ class UNetAttention(nn.Module):
         """The U-Net's change of the estimated log-masks.
 
         Args:
-            features: Of the frame, `B C h w`.
+            features: Features of the frame, `B C h w`.
             estimated: Log-masks from `estimate`, `B K h w`.
-            context: Of each slot, `B K D`.
+            context: Context of each slot, `B K D`.
 
         Returns:
             What is added to the estimated log-masks before the softmax, `B K h w`.

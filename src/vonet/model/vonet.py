@@ -153,7 +153,7 @@ class VONet(nn.Module):
         """The encoder behind the backbone, which alone needs no state.
 
         Args:
-            features: Of x_t, `B C h w`.
+            features: Features of x_t, `B C h w`.
             slots: r_{t−1}, `B K D`.
 
         Returns:
@@ -222,7 +222,7 @@ class VONet(nn.Module):
         Args:
             batch: Number of videos, B.
             slots: Number of slots, K; by default the model's. Any number works with the same weights.
-            generator: Of the noise; by default torch's global one.
+            generator: Generator of the noise; by default torch's global one.
 
         Returns:
             r_0 and the noise it was computed from, `B K D` each.
@@ -340,7 +340,7 @@ class VONet(nn.Module):
         """Each frame as the decoder paints it.
 
         Args:
-            output: Of `unroll`.
+            output: Output of `unroll`.
             source: "posterior", or "prior", which has not seen the frame. With "prior" a decoder that needs masks gets
                 those of the frame before, and uniform ones where a video begins.
 
