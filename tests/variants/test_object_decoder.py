@@ -202,12 +202,12 @@ def test_a_pixel_of_the_outline_goes_to_the_slot_whose_colour_it_has():
 
 
 def test_corrected_masks_are_bayes_rule_with_the_painted_colours():
-    """m'_k = m_k N(x; c_k, sigma²) / Σ_j m_j N(x; c_j, sigma²), pixel by pixel, with the enlarged log-masks."""
+    """m'_k ∝ √(m_k alpha_k) N(x; c_k, sigma²), pixel by pixel, with the enlarged log-masks."""
     part, (frames, latents, log_masks) = decoder(POSITIONS[1], correction=CorrectionConfig(sigma=0.3)), inputs()
     enlarged = F.interpolate(log_masks, size=SIZE, mode="bilinear", align_corners=False)
-    colours = part.paint(latents, log_masks)[0]
+    colours, log_alphas = part.paint(latents, log_masks)
     likelihood = torch.distributions.Normal(colours, 0.3).log_prob(frames[:, None]).sum(2).exp()
-    joint = enlarged.exp() * likelihood
+    joint = (enlarged.exp() * log_alphas.exp()).sqrt() * likelihood
     found = part.corrected(frames, latents, log_masks)
     torch.testing.assert_close(found.exp(), joint / joint.sum(1, keepdim=True))
     assert (found.argmax(1) != enlarged.argmax(1)).any()
@@ -216,7 +216,7 @@ def test_corrected_masks_are_bayes_rule_with_the_painted_colours():
 def test_equal_colours_leave_the_masks_as_they_are():
     log_masks = inputs()[2]
     colours = torch.rand(2, 1, 3, *CELLS).double().expand(-1, 4, -1, -1, -1)
-    found = CorrectionConfig()(log_masks, colours, torch.rand(2, 3, *CELLS).double())
+    found = CorrectionConfig()(log_masks, log_masks, colours, torch.rand(2, 3, *CELLS).double())
     torch.testing.assert_close(found, log_masks, atol=1e-6, rtol=0)
 
 

@@ -17,8 +17,8 @@ mIoU 37 / 52 after 500 updates. With absolute positions an earlier prototype, on
 
 Optional losses align the attention's and the decoder's masks (`AlignmentConfig`), make slots paint true colours so that
 alphas are meaningful (`SpreadConfig`), and penalise the area that slots use so that unneeded slots stay empty
-(`AreaPriceConfig`). When videos are segmented, the painted colours can correct the outlines of the attention's masks
-(`CorrectionConfig`).
+(`AreaPriceConfig`). When videos are segmented, both masks and the painted colours can be combined, which corrects
+outlines (`CorrectionConfig`).
 """
 
 from __future__ import annotations
@@ -232,9 +232,10 @@ class AreaPriceConfig:
 
 @dataclass(frozen=True, kw_only=True)
 class CorrectionConfig:
-    """Corrects the attention's masks m by the pixels x (Bayes' rule): m'_k ∝ m_k exp(−|c_k − x|² / 2 sigma²), where
-    c_k is the colour that slot k paints. The attention knows an object's outline only roughly; the pixels near it tell
-    which of two slots they belong to. Used in evaluation mode only; slots and losses do not change."""
+    """Corrects the masks by the pixels x (Bayes' rule): m'_k ∝ √(m_k alpha_k) exp(−|c_k − x|² / 2 sigma²), where m are
+    the attention's masks, alpha the decoder's, and c_k the colour that slot k paints. Both masks know an object's
+    outline only roughly; the pixels near it tell which of two slots they belong to. Used in evaluation mode only; slots
+    and losses do not change."""
 
     sigma: float = 0.07
     """Standard deviation of a pixel's colour around its slot's colour. A smaller value trusts the colours more."""
@@ -246,11 +247,12 @@ class CorrectionConfig:
     def __call__(
         self,
         log_masks: Float[Tensor, "B K H W"],
+        log_alphas: Float[Tensor, "B K H W"],
         colours: Float[Tensor, "B K 3 H W"],
         frames: Float[Tensor, "B 3 H W"],
     ) -> Float[Tensor, "B K H W"]:
         errors = (colours - frames.unsqueeze(1)).square().sum(2)
-        return (log_masks - errors / (2 * self.sigma**2)).log_softmax(dim=1)
+        return ((log_masks + log_alphas) / 2 - errors / (2 * self.sigma**2)).log_softmax(dim=1)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -381,7 +383,8 @@ class ObjectDecoder(nn.Module):
     ) -> Float[Tensor, "B K H W"]:
         """The attention's log-masks at the frame's size, corrected by the pixels (`CorrectionConfig`)."""
         assert self.correction is not None
-        return self.correction(self._enlarged(log_masks), self.paint(latents, log_masks)[0], frames)
+        colours, log_alphas = self.paint(latents, log_masks)
+        return self.correction(self._enlarged(log_masks), log_alphas, colours, frames)
 
     def _enlarged(self, log_masks: Float[Tensor, "B K h w"]) -> Float[Tensor, "B K H W"]:
         return F.interpolate(log_masks, size=self.size, mode="bilinear", align_corners=False)
