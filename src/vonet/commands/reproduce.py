@@ -115,7 +115,7 @@ def reported() -> dict[str, tuple[Reported, ...]]:
     movi = {level: f"movi_{level}/128x128/1.0.0" for level in LEVELS}
     return {
         "closeup": (Reported("vonet-closeup", closeup, "world-closeup", seeds=(0, 1, 2)),),
-        "tokens": (Reported("vonet-closeup-tokens", closeup, "world-closeup", seeds=(0,), scoring=("--pictures",)),),
+        "tokens": (Reported("vonet-closeup-tokens", closeup, "world-closeup", seeds=(0, 1), scoring=("--pictures",)),),
         "laptop": (Reported("vonet-laptop", laptop, "world-laptop", seeds=(0,)),),
         "spmot": (
             Reported(
