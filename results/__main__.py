@@ -119,6 +119,46 @@ def learned_table(experiment: str) -> str:
     return _table(["method"], SCORES.values(), rows)
 
 
+PAINTED = ("objects", "background")
+PAINTED_OF = [(source, pixels) for source in ("posterior", "prior") for pixels in PAINTED]
+
+
+def _pictures(folder: Path) -> dict[str, Any]:
+    """Of each run: its scores, and the shares of object and background pixels that its decoder paints."""
+    return json.loads((folder / "pictures.json").read_text(encoding="utf-8"))
+
+
+def painted_table() -> str:
+    """Each training of `vonet-closeup-tokens` with the shares of pixels that its decoder paints in their colour."""
+    spoken = {
+        "seed0": "seed 0",
+        "seed1": "seed 1",
+        "taught0": "seed 0 at update 2,500, with the curriculum's help still on",
+        "taught1": "seed 1 at update 2,500, with the help still on",
+        "first prior": "seed 0 of an earlier version, in which the prior predicts the place from scratch",
+        "untrained": "that version untrained",
+    }
+    found, rows = _pictures(HERE / "vonet-closeup-tokens"), []
+    for name, told in spoken.items():
+        one = found[name]
+        both = [f"{100 * of['fg_ari']:.1f} / {100 * of['miou']:.1f}" for of in (one, one["offline"])]
+        rows.append([told, *both, *(f"{100 * one['painted'][source][pixels]:.1f}" for source, pixels in PAINTED_OF)])
+    columns = ["FG-ARI / mIoU", "offline", *(f"{pixels}, {source}" for source, pixels in PAINTED_OF)]
+    return _table(["training"], columns, rows)
+
+
+def token_ablations_table() -> str:
+    """`vonet-closeup-tokens` beside its ablations, streaming: both seeds, and the mean shares of painted pixels."""
+    base, rows = "vonet-closeup-tokens", []
+    folders_ = {base: HERE / base, **{label: HERE / "ablations" / f"{base}-{label}" for label in TOKEN_ABLATIONS}}
+    for label, folder in folders_.items():
+        pictures = [one for name, one in _pictures(folder).items() if name.startswith("seed")]
+        painted = [mean(100 * one["painted"]["posterior"][pixels] for one in pictures) for pixels in PAINTED]
+        rows.append([f"`{label}`", *_cells(seeds_of(folder), "model"), *(f"{share:.1f}" for share in painted)])
+    return _table(["experiment"], [*SCORES.values(), *(f"{pixels}, posterior" for pixels in PAINTED)], rows)
+
+
+TOKEN_ABLATIONS = ("wo-unet", "wo-klbal", "wo-replay")
 LEARNED = {
     "vonet-closeup": "close-ups, 32 px",
     "vonet-closeup-tokens": "close-ups, token decoder",
@@ -215,7 +255,10 @@ def tables() -> dict[Path, dict[str, str]]:
         METHODS / "mixture.md": {"mixture": mixture_table(MIXTURE)},
         LOG / "closeup.md": {"closeup": closeup},
         LOG / "laptop.md": {"laptop": laptop},
-        LOG / "tokens.md": {"tokens": learned_table("vonet-closeup-tokens")},
+        LOG / "tokens.md": {
+            "tokens": learned_table("vonet-closeup-tokens"),
+            "painted": painted_table(),
+        },
         LOG / "sprites-mot.md": {"spmot": spmot_table()},
         LOG / "sprites.md": {"sprites": sprites_table()},
         LOG / "methods.md": {"methods": methods_table(OTHERS)},

@@ -50,6 +50,7 @@ def session(path):
 KINDS = {
     "paper, with maps large enough for torch's norm": ("vonet-movi-a", {"size": (64, 64)}),
     "variants": ("vonet-closeup", {}),
+    "masks corrected by colours": ("vonet-closeup-hour", {}),
     "SAVi": ("savi-movi-a", {}),
     "STEVE": ("steve-movi-a", {}),
 }

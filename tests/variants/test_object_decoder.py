@@ -106,7 +106,7 @@ def test_the_gradients_are_those_of_the_plain_layers(kind, bound, maps, largest_
     rows, columns = (torch.randn(maps, side, 12, dtype=kind, requires_grad=True) for side in (10, 14))
     layers = [nn.Linear(12, 9).to(kind), nn.Linear(9, 4).to(kind)]
     inputs = [rows, columns, *(p for layer in layers for p in layer.parameters())]
-    painted, expected = paint_cells(rows, columns, layers), paint_plainly(*inputs)
+    painted, expected = paint_cells(rows, columns, layers), paint_plainly(rows, columns, layers)
     torch.testing.assert_close(painted, expected, atol=bound, rtol=bound)
     weights = torch.randn_like(painted) / painted.numel()
     found = torch.autograd.grad((painted * weights).sum(), inputs)

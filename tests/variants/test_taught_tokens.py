@@ -10,6 +10,7 @@ from vonet.errors import BadInput
 from vonet.experiments.closeup import closeup_model
 from vonet.model.decoder import TokenDecoder, TokenDecoderConfig
 from vonet.schedule import Schedule
+from vonet.variants.object_decoder import CorrectionConfig
 from vonet.variants.taught_tokens import TaughtTokensConfig
 
 
@@ -34,6 +35,12 @@ def test_the_losses_are_those_of_the_two_decoders():
     assert set(found) == {"tokens", "pixels", "vocabulary", "reconstruction", "alignment", "spread", "area"}
     for name, loss in {**tokens, **objects}.items():
         assert torch.equal(found[name], loss), name
+
+
+def test_a_teacher_that_stops_does_not_correct_masks():
+    objects = replace(closeup_model().decoder, correction=CorrectionConfig())
+    with pytest.raises(BadInput, match="must be None, because the object decoder stops learning"):
+        TaughtTokensConfig(objects=objects)
 
 
 def test_without_the_teacher_its_parameters_have_no_gradient_and_the_latents_do():

@@ -11,7 +11,7 @@ import shutil
 import subprocess
 import sys
 from collections.abc import Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor, wait
+from concurrent.futures import Future, ThreadPoolExecutor, wait
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -57,8 +57,11 @@ class Data:
 
 @dataclass(frozen=True)
 class Job:
-    """A training and its evaluation. `processes`: Processes of torchrun, one per GPU. `scored`: Store to score on, if
-    it differs from the training store; `scoring`: options of `vonet evaluate`; `level`: level of the videos."""
+    """A training and its evaluation.
+
+    processes: Processes of torchrun, one per GPU. scored: Store to score on, if it differs from the training store.
+    scoring: Options of `vonet evaluate`. level: Level of the videos. start: Run whose weights the training starts from,
+    instead of those that the experiment names."""
 
     experiment: str
     seed: int
@@ -69,6 +72,7 @@ class Job:
     scored: Path | None = None
     scoring: Command = ()
     level: str | None = None
+    start: Path | None = None
 
     @property
     def name(self) -> str:
@@ -87,7 +91,8 @@ class Job:
         train = (*start, self.experiment, "--data", str(self.data.store), "--out", str(self.out))
         train += ("--seed", str(self.seed))
         train += () if self.updates is None else ("--updates", str(self.updates))
-        return [(*train, "--resume") if self._updates_done else train, evaluate]
+        start_from = () if self.start is None else ("--from", str(self.start))
+        return [(*train, "--resume") if self._updates_done else (*train, *start_from), evaluate]
 
     def evaluation(self) -> dict[str, Any] | None:
         """The scores of the finished training; None if there are none yet."""
@@ -139,12 +144,21 @@ def run_here(jobs: Sequence[Job], workers: int) -> None:
         return
     threads = str(max(1, (os.cpu_count() or 1) // workers))
     run = partial(_run, environment={"OMP_NUM_THREADS": threads, **os.environ})
+    started: dict[Path, Future[None]] = {}
+
+    def after_its_start(job: Job) -> None:
+        if job.start in started and started[job.start].exception() is not None:  # waits for it
+            raise BadInput(f"{job.name} was not begun, because it starts from {job.start.name}")
+        run(job, job.out.with_name(f"{job.name}.log"))
+
     pool = ThreadPoolExecutor(workers)
     try:
-        started = wait([pool.submit(run, job, job.out.with_name(f"{job.name}.log")) for job in jobs]).done
+        for job in jobs:  # a job comes after the one that it starts from
+            started[job.out] = pool.submit(after_its_start, job)
+        wait(started.values())
     finally:  # after Ctrl-C the trainings that run save and end, and no other begins
         pool.shutdown(cancel_futures=True)
-    failed = sorted(str(error) for future in started if (error := future.exception()) is not None)
+    failed = sorted(str(error) for future in started.values() if (error := future.exception()) is not None)
     if failed:
         raise BadInput("; ".join(failed))
 
@@ -163,9 +177,10 @@ def submit(jobs: Sequence[Job], folder: Path, options: Sequence[str]) -> dict[st
     for work in _with_data(jobs):
         if not work.commands():
             continue
-        needed = numbers.get(work.data.name) if isinstance(work, Job) else None
+        before = [work.source] if isinstance(work, Data) else [work.data, work.start]
+        needed = [numbers[one.name] for one in before if one is not None and one.name in numbers]
         executor.parameters.clear()
-        _describe(executor, work, {"dependency": f"afterok:{needed}"} if needed else {}, options)
+        _describe(executor, work, {"dependency": ":".join(["afterok", *needed])} if needed else {}, options)
         try:
             numbers[work.name] = executor.submit(Resumable(), work).job_id
         except submitit.core.utils.FailedJobError as error:

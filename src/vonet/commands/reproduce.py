@@ -19,13 +19,15 @@ DESCRIPTION = (
     "Makes the data, trains, scores, and prints expected beside found scores. An interrupted command continues when it "
     "is run again, and finished data and trainings are reused. `paper` is Table 1 of the VONet paper: it needs MOVi "
     "(docs/tutorials/reproduce.md) and, with the paper's own hardware, days on four GPUs for each training. `table1` "
-    "is the same table in small: close-ups of generated levels A to C, an hour on one core for each training."
+    "is a small version of that table: close-ups of generated levels A to C, about an hour on one core for each "
+    "training."
 )
 
 SCORES = ("fg_ari", "miou", "offline_fg_ari", "offline_miou")
 PLACES = ("local", "slurm")
 SMALL_LEVELS = tuple("abc")
 """The generated levels of `table1`."""
+VONET_IN_SMALL = "vonet-closeup-hour"
 REFERENCES = ("mixture (no learning)", "k-means", "blocks")
 GPUS = 4
 """The paper trained on four GPUs."""
@@ -37,7 +39,8 @@ def add_options(parser: ArgumentParser) -> None:
         "what",
         metavar="WHAT",
         help="closeup (half an hour per seed on one core), tokens (40 minutes), laptop (25 minutes), spmot (an hour), "
-        "sprites (minutes), methods (hours), table1 (an hour for each of 21 trainings) or paper (days)",
+        "sprites (minutes), ablations (four hours), methods (hours), table1 (21 trainings of about an hour) or "
+        "paper (days)",
     )
     parser.add_argument("--only", metavar="EXPERIMENT", help="only this experiment")
     parser.add_argument("--level", help="paper, table1: only this level, a to e")
@@ -84,7 +87,8 @@ class Reported:
 
     store: Name of the videos' folder. level: Level of the videos, if the table has a column for each level. movi:
         Folder with MOVi's files below --data, if the videos are MOVi's. size: Size to which videos are resized for
-        training; they are scored at their own size. scoring: Options of `vonet evaluate`.
+        training; they are scored at their own size. scoring: Options of `vonet evaluate`. start: Experiment among
+        those before it whose first seed gives the initial weights.
     """
 
     experiment: str
@@ -96,6 +100,7 @@ class Reported:
     updates: int | None = None
     size: int | None = None
     scoring: Command = ()
+    start: str | None = None
 
 
 def reported() -> dict[str, tuple[Reported, ...]]:
@@ -116,6 +121,20 @@ def reported() -> dict[str, tuple[Reported, ...]]:
     return {
         "closeup": (Reported("vonet-closeup", closeup, "world-closeup", seeds=(0, 1, 2)),),
         "tokens": (Reported("vonet-closeup-tokens", closeup, "world-closeup", seeds=(0, 1), scoring=("--pictures",)),),
+        "ablations": (
+            Reported("vonet-closeup-wo-unet", closeup, "world-closeup", seeds=(0,)),
+            *(
+                Reported(
+                    f"vonet-closeup-tokens-{ablation}",
+                    closeup,
+                    "world-closeup",
+                    seeds=(0, 1),
+                    scoring=("--pictures",),
+                    start="vonet-closeup-wo-unet" if ablation == "wo-unet" else None,
+                )
+                for ablation in ("wo-unet", "wo-klbal", "wo-replay")
+            ),
+        ),
         "laptop": (Reported("vonet-laptop", laptop, "world-laptop", seeds=(0,)),),
         "spmot": (
             Reported(
@@ -139,7 +158,7 @@ def reported() -> dict[str, tuple[Reported, ...]]:
                 size=64 if experiment.startswith("scalor") else None,
             )
             for level in SMALL_LEVELS
-            for experiment in ("vonet-closeup-hour", *(f"{method}-closeup" for method in BASELINES))
+            for experiment in (VONET_IN_SMALL, *(f"{method}-closeup" for method in BASELINES))
         ),
         "paper": tuple(
             Reported(
@@ -174,8 +193,10 @@ def chosen_jobs(arguments: Namespace) -> list[Job]:
     processes = (GPUS if arguments.gpus is None else arguments.gpus) if arguments.what == "paper" else 1
     if processes < 1:
         raise BadInput(f"{processes} GPUs were asked for; at least 1 process is needed")
+    first = {one.start for one in chosen}
+    starts = [one for one in known[arguments.what] if one.experiment in first and one not in chosen]
     jobs = []
-    for one in chosen:
+    for one in (*starts, *chosen):
         store = arguments.out / one.store
         make = (*one.make, "--out", str(store))
         if one.movi is not None:
@@ -185,10 +206,13 @@ def chosen_jobs(arguments: Namespace) -> list[Job]:
             small = store.with_name(f"{store.name}-{one.size}")
             data = Data(small, ("vonet", "prepare", str(store), str(small), "--size", str(one.size)), source=data)
         seeds = arguments.seed or (one.seeds if arguments.seeds is None else range(arguments.seeds))
-        for seed in seeds:
+        for seed in (0,) if one.experiment in first else seeds:  # others start from the first seed
             videos = "" if one.level is None or one.movi is not None else f"-{one.level}"
             out = arguments.out / f"{one.experiment}{videos}-seed{seed}"
-            jobs.append(Job(one.experiment, seed, out, data, processes, one.updates, store, one.scoring, one.level))
+            start = None if one.start is None else arguments.out / f"{one.start}-seed0"
+            jobs.append(
+                Job(one.experiment, seed, out, data, processes, one.updates, store, one.scoring, one.level, start)
+            )
     return jobs
 
 
@@ -238,8 +262,8 @@ def table(jobs: Sequence[Job]) -> str:
 
 
 def levels_table(jobs: Sequence[Job]) -> str:
-    """Our small Table 1 in the paper's layout, FG-ARI / mIoU in percent: trainings, methods without learning, and below
-    the paper's own numbers on MOVi, which has other videos."""
+    """A small version of Table 1 in the paper's layout, FG-ARI / mIoU in percent: trainings, methods without learning,
+    and below the paper's own numbers on MOVi, which has other videos."""
     from vonet.experiments import paper_scores
     from vonet.experiments.registry import BASELINES
 
@@ -248,8 +272,8 @@ def levels_table(jobs: Sequence[Job]) -> str:
     for job in jobs:
         if (evaluation := job.evaluation()) is not None:
             found[job.experiment, job.level].append(evaluation)
-            for method in REFERENCES:  # the same for all trainings of a level
-                found[method, job.level] = [evaluation["trivial"][method]]
+            if job.experiment == VONET_IN_SMALL:  # the references have as many segments as the model has slots
+                found |= {(method, job.level): [evaluation["trivial"][method]] for method in REFERENCES}
 
     def cell(scores: Sequence[Mapping[str, float]], scale: float = 100.0) -> str:
         means = [scale * fmean(one[score] for one in scores) for score in ("fg_ari", "miou") if scores]

@@ -66,7 +66,7 @@ def vonet_closeup_hour() -> Experiment[VONetConfig]:
         name="vonet-closeup-hour",
         summary="vonet-closeup with signatures, places and corrected masks, trained for an hour",
         dataset="closeup-a",
-        cost="an hour on one CPU core",
+        cost="about an hour on one CPU core; not run yet",
         model=replace(model, signature_dim=8, places=SlotPlacesConfig()),
         training=closeup_training(
             updates,

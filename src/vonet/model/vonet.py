@@ -315,14 +315,14 @@ class VONet(nn.Module):
             previous_slots: r_{t−1}, `B K D`.
 
         Returns:
-            The forecast of each slot's latent, `B K D`. With `ToldPlacesConfig` the network forecasts how the place
+            The predicted latent of each slot, `B K D`. With `ToldPlacesConfig` the network predicts how the place
             changes.
 
         Raises:
             BadInput: If the model has no prior.
         """
         if self.sequential_vae.prior is None:
-            raise BadInput("this model has no prior, so it cannot forecast latents")
+            raise BadInput("this model has no prior, so it cannot predict latents")
         found, told = self.sequential_vae.prior(previous_slots), self._told(previous_slots)
         return found if told is None else self._with_place(found, told + self._place(found.mean))
 

@@ -29,20 +29,20 @@ def paint_cells(
 ) -> Float[Tensor, "N h w outputs"]:
     """Applies the layers, with ReLUs between them, to relu(rows + columns). Under autocast on a CPU the products are
     computed in bfloat16; the sum of rows and columns, the result and the accumulated gradients stay in float32."""
+    if rows.device.type != "cpu":
+        return paint_plainly(rows, columns, layers)
     parameters = [parameter for layer in layers for parameter in (layer.weight, layer.bias)]
-    if rows.device.type == "cpu":
-        return _PaintCells.apply(torch.bfloat16 if halved(rows) else rows.dtype, rows, columns, *parameters)
-    return paint_plainly(rows, columns, *parameters)
+    return _PaintCells.apply(torch.bfloat16 if halved(rows) else rows.dtype, rows, columns, *parameters)
 
 
 def paint_plainly(
-    rows: Float[Tensor, "N h C"], columns: Float[Tensor, "N w C"], *parameters: Tensor
+    rows: Float[Tensor, "N h C"], columns: Float[Tensor, "N w C"], layers: list[nn.Linear]
 ) -> Float[Tensor, "N h w outputs"]:
-    """The plain form of `paint`, which keeps all activations: an MLP on the sum of row and column features of each
-    cell."""
+    """The plain form of `paint_cells`, which keeps all activations: an MLP on the sum of row and column features of
+    each cell."""
     x = rows.unsqueeze(2) + columns.unsqueeze(1)
-    for weight, bias in zip(parameters[::2], parameters[1::2], strict=True):
-        x = F.linear(F.relu_(x), weight, bias)
+    for layer in layers:
+        x = layer(F.relu(x))
     return x
 
 

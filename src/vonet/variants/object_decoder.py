@@ -37,7 +37,7 @@ from vonet.blocks.layers import linear
 from vonet.blocks.precision import in_float32
 from vonet.errors import BadInput
 from vonet.schedule import Schedule
-from vonet.variants.cell_painter import paint_cells
+from vonet.variants.cell_painter import paint_cells, paint_plainly
 
 EVERY = slice(None)
 
@@ -291,6 +291,9 @@ class ObjectDecoderConfig:
 class ObjectDecoder(nn.Module):
     """Reconstructs frames `B 3 H W` from latents `B K D`, with log-masks `B K h w` as positions."""
 
+    portable = False
+    """Set while a model is exported: the plain form of the painter, without parts whose number depends on the batch."""
+
     def __init__(self, config: ObjectDecoderConfig, latent_dim: int, size: tuple[int, int]):
         super().__init__()
         if any(side % config.reduction for side in size):
@@ -329,7 +332,8 @@ class ObjectDecoder(nn.Module):
         of_rows = of_rows + self._of_latents(latents).unsqueeze(2)
         of_columns = of_columns.expand(*latents.shape[:2], -1, -1)
         layers = [*self.layers, self.output]
-        painted = paint_cells(of_rows.flatten(0, 1), of_columns.flatten(0, 1), layers)  # type: ignore[arg-type]
+        paint = paint_plainly if self.portable else paint_cells
+        painted = paint(of_rows.flatten(0, 1), of_columns.flatten(0, 1), layers)  # type: ignore[arg-type]
         colours, alphas = painted.permute(0, 3, 1, 2).contiguous().unflatten(0, latents.shape[:2]).split([3, 1], dim=2)
         return colours, alphas.squeeze(2).log_softmax(dim=1)
 

@@ -13,6 +13,7 @@ from dataclasses import dataclass, field
 from jaxtyping import Float
 from torch import Tensor, nn
 
+from vonet.errors import BadInput
 from vonet.model.decoder import TokenDecoderConfig
 from vonet.variants.object_decoder import ObjectDecoder, ObjectDecoderConfig
 
@@ -23,6 +24,10 @@ class TaughtTokensConfig:
 
     tokens: TokenDecoderConfig = field(default_factory=TokenDecoderConfig)
     objects: ObjectDecoderConfig = field(default_factory=ObjectDecoderConfig)
+
+    def __post_init__(self) -> None:
+        if self.objects.correction is not None:
+            raise BadInput("objects.correction is set; it must be None, because the object decoder stops learning")
 
     @property
     def losses(self) -> tuple[str, ...]:
