@@ -258,6 +258,7 @@ def tables() -> dict[Path, dict[str, str]]:
         LOG / "tokens.md": {
             "tokens": learned_table("vonet-closeup-tokens"),
             "painted": painted_table(),
+            "token ablations": token_ablations_table(),
         },
         LOG / "sprites-mot.md": {"spmot": spmot_table()},
         LOG / "sprites.md": {"sprites": sprites_table()},
