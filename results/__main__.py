@@ -192,7 +192,7 @@ def _spmot_scores() -> tuple[list[Mapping[str, float]], dict[str, Any]]:
     """Of the trained models, and of `start`, `untrained` and the methods without learning."""
     folder = HERE / "vonet-spmot"
     seeds = [json.loads(path.read_text(encoding="utf-8")) for path in sorted(folder.glob("seed*.json"))]
-    names = ("start", "untrained", "references")
+    names = ("quick0", "quick1", "start", "untrained", "references")
     return seeds, {name: json.loads((folder / f"{name}.json").read_text(encoding="utf-8")) for name in names}
 
 
@@ -213,6 +213,7 @@ def spmot_table() -> str:
     ]
     rows += [
         row("`vonet-spmot` (ours)", seeds),
+        row("`vonet-spmot-quick` (ours)", [others["quick0"], others["quick1"]]),
         row("the weights of `vonet-closeup`", [others["start"]]),
         row("the same, untrained", [others["untrained"]]),
         *(

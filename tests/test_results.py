@@ -27,9 +27,11 @@ def test_experiments_say_what_was_measured():
 
 
 def test_the_recorded_tracking_scores_are_those_of_the_experiment():
-    files = sorted((results.HERE / "vonet-spmot").glob("seed*.json"))
-    scores = [json.loads(file.read_text(encoding="utf-8")) for file in files]
-    assert len(files) >= 2
-    assert {(one["protocol"], one["split"], one["videos"]) for one in scores} == {("spmot", "test", 1000)}
-    for name, expected in experiments.get("vonet-spmot").measured.items():
-        assert abs(expected - sum(one[name] for one in scores) / len(scores)) < 0.051
+    for experiment, files in (("vonet-spmot", "seed*.json"), ("vonet-spmot-quick", "quick*.json")):
+        paths = sorted((results.HERE / "vonet-spmot").glob(files))
+        scores = [json.loads(path.read_text(encoding="utf-8")) for path in paths]
+        assert len(scores) >= 2
+        kinds = {(one["experiment"], one["protocol"], one["split"], one["videos"]) for one in scores}
+        assert kinds == {(experiment, "spmot", "test", 1000)}
+        for name, expected in experiments.get(experiment).measured.items():
+            assert abs(expected - sum(one[name] for one in scores) / len(scores)) < 0.051
