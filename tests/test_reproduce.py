@@ -31,7 +31,9 @@ def planned(capsys, *words):
 
 def test_sprites_mot_is_reduced_for_training_and_scored_as_it_is(tmp_path, capsys):
     made, small, run = (str(tmp_path / name) for name in ("world-spmot", "world-spmot-32", "vonet-spmot-seed0"))
-    generate, prepare, train, evaluate, _ = planned(capsys, "spmot", "--seed", 0, "--out", tmp_path)
+    generate, prepare, train, evaluate, _ = planned(
+        capsys, "spmot", "--only", "vonet-spmot", "--seed", 0, "--out", tmp_path
+    )
     assert generate == ["vonet", "generate", "spmot", "--out", made]
     assert prepare == ["vonet", "prepare", made, small, "--size", "32"]
     assert train == ["vonet", "train", "vonet-spmot", "--data", small, "--out", run, "--seed", "0"]

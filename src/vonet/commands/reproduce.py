@@ -136,15 +136,16 @@ def reported() -> dict[str, tuple[Reported, ...]]:
             ),
         ),
         "laptop": (Reported("vonet-laptop", laptop, "world-laptop", seeds=(0,)),),
-        "spmot": (
+        "spmot": tuple(
             Reported(
-                "vonet-spmot",
+                experiment,
                 ("vonet", "generate", "spmot"),
                 "world-spmot",
                 seeds=(0, 1),
                 size=32,
                 scoring=("--split", "test", "--protocol", "spmot"),
-            ),
+            )
+            for experiment in ("vonet-spmot", "vonet-spmot-quick")
         ),
         "sprites": (Reported("vonet-sprites", sprites, "world-sprites", seeds=(0, 1, 2)),),
         "methods": tuple(Reported(f"{method}-laptop-a", level_a, "world-A", seeds=(0,)) for method in BASELINES),
