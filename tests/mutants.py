@@ -172,8 +172,8 @@ MUTATIONS = [
     Mutation(
         "corrected masks leave out the decoder's",
         "variants/object_decoder.py",
-        "return ((log_masks + log_alphas) / 2 - errors",
-        "return (log_masks - errors",
+        "return by_colours((log_masks + log_alphas) / 2, errors, self.sigma)",
+        "return by_colours(log_masks, errors, self.sigma)",
         PAINTER + "test_corrected_masks_are_bayes_rule_with_the_painted_colours",
     ),
     Mutation(
@@ -499,8 +499,8 @@ MUTATIONS = [
     Mutation(
         "outlines are learned from the wrong colour",
         "variants/object_decoder.py",
-        "target = (target - errors.detach()",
-        "target = (target + errors.detach()",
+        "return (log_masks - errors / (2 * sigma**2))",
+        "return (log_masks + errors / (2 * sigma**2))",
         PAINTER + "test_a_pixel_of_the_outline_goes_to_the_slot_whose_colour_it_has",
     ),
     Mutation(

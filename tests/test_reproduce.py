@@ -212,7 +212,7 @@ def test_a_store_waits_for_the_one_that_it_is_made_from(tmp_path, monkeypatch, s
 # ---- a small version of Table 1 --------------------------------------------------------------------------------------
 
 
-def test_table_1_in_small_trains_seven_methods_on_three_levels(tmp_path, capsys):
+def test_the_small_table_1_trains_seven_methods_on_three_levels(tmp_path, capsys):
     *commands, table = planned(capsys, "table1", "--out", tmp_path)
     worlds = [words[2] for words in commands if words[1] == "generate"]
     assert worlds == ["A", "B", "C"]
@@ -233,9 +233,8 @@ def test_table_1_in_small_trains_seven_methods_on_three_levels(tmp_path, capsys)
     assert [words[1] for words in only] == ["generate", "train", "evaluate", "reproduce"]
 
 
-def test_table_1_in_small_has_the_layout_and_the_numbers_of_the_paper(tmp_path, monkeypatch, capsys):
+def test_the_small_table_1_has_the_layout_and_the_numbers_of_the_paper(tmp_path, monkeypatch, capsys):
     trivial = {method: {"fg_ari": 0.5, "miou": 0.25} for method in reproduce.REFERENCES}
-
     more_slots = {method: {"fg_ari": 0.1, "miou": 0.1} for method in reproduce.REFERENCES}
 
     def evaluation(job):

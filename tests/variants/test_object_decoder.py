@@ -215,8 +215,8 @@ def test_corrected_masks_are_bayes_rule_with_the_painted_colours():
 
 def test_equal_colours_leave_the_masks_as_they_are():
     log_masks = inputs()[2]
-    colours = torch.rand(2, 1, 3, *CELLS).double().expand(-1, 4, -1, -1, -1)
-    found = CorrectionConfig()(log_masks, log_masks, colours, torch.rand(2, 3, *CELLS).double())
+    errors = torch.rand(2, 1, *CELLS).double().expand(-1, 4, -1, -1)
+    found = CorrectionConfig()(log_masks, log_masks, errors)
     torch.testing.assert_close(found, log_masks, atol=1e-6, rtol=0)
 
 

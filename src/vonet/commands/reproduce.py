@@ -27,7 +27,8 @@ SCORES = ("fg_ari", "miou", "offline_fg_ari", "offline_miou")
 PLACES = ("local", "slurm")
 SMALL_LEVELS = tuple("abc")
 """The generated levels of `table1`."""
-VONET_IN_SMALL = "vonet-closeup-hour"
+TABLE1_VONET = "vonet-closeup-hour"
+"""The VONet of `table1`, whose number of slots the methods without learning have too."""
 REFERENCES = ("mixture (no learning)", "k-means", "blocks")
 GPUS = 4
 """The paper trained on four GPUs."""
@@ -159,7 +160,7 @@ def reported() -> dict[str, tuple[Reported, ...]]:
                 size=64 if experiment.startswith("scalor") else None,
             )
             for level in SMALL_LEVELS
-            for experiment in (VONET_IN_SMALL, *(f"{method}-closeup" for method in BASELINES))
+            for experiment in (TABLE1_VONET, *(f"{method}-closeup" for method in BASELINES))
         ),
         "paper": tuple(
             Reported(
@@ -273,7 +274,7 @@ def levels_table(jobs: Sequence[Job]) -> str:
     for job in jobs:
         if (evaluation := job.evaluation()) is not None:
             found[job.experiment, job.level].append(evaluation)
-            if job.experiment == VONET_IN_SMALL:  # the references have as many segments as the model has slots
+            if job.experiment == TABLE1_VONET:
                 found |= {(method, job.level): [evaluation["trivial"][method]] for method in REFERENCES}
 
     def cell(scores: Sequence[Mapping[str, float]], scale: float = 100.0) -> str:

@@ -71,7 +71,7 @@ def simone_laptop_a() -> Experiment[SIMONeConfig]:
 def simone_small(world: str) -> Experiment[SIMONeConfig]:
     """SIMONe on whole videos of 32x32 pixels. Slots are the cells of a grid: four on Sprites-MOT, eight on close-ups
     (five are needed). Latents begin with little noise, and one pixel of four is decoded."""
-    where, updates = SMALL_WORLDS[world], {"spmot": 8_500, "closeup": 8_500}[world]
+    where, updates = SMALL_WORLDS[world], 8_500
     return Experiment(
         name=f"simone-{world}",
         summary=f"SIMONe on {where.title} at 32 px, on a laptop",

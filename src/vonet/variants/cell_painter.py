@@ -42,7 +42,7 @@ def paint_plainly(
     each cell."""
     x = rows.unsqueeze(2) + columns.unsqueeze(1)
     for layer in layers:
-        x = layer(F.relu(x))
+        x = layer(F.relu_(x))
     return x
 
 

@@ -36,6 +36,7 @@ from vonet.blocks.broadcast import blend
 from vonet.blocks.layers import linear
 from vonet.blocks.precision import in_float32
 from vonet.errors import BadInput
+from vonet.interface.segmentation import enlarge
 from vonet.schedule import Schedule
 from vonet.variants.cell_painter import paint_cells, paint_plainly
 
@@ -184,8 +185,15 @@ class AlignmentConfig:
         """KL(sg(r) ‖ m) + KL(sg(m) ‖ alpha), summed over the pixels. errors: |c_k − x|² of each slot's colours."""
         target = log_alphas.detach()
         if self.sigma is not None:
-            target = (target - errors.detach() / (2 * self.sigma(update) ** 2)).log_softmax(dim=1)
+            target = by_colours(target, errors.detach(), self.sigma(update))
         return divergence(target, log_masks) + divergence(log_masks.detach(), log_alphas)
+
+
+def by_colours(
+    log_masks: Float[Tensor, "B K h w"], errors: Float[Tensor, "B K h w"], sigma: float
+) -> Float[Tensor, "B K h w"]:
+    """Bayes' rule: log-masks as the prior, and the colours' squared errors as Gaussian likelihood of each pixel."""
+    return (log_masks - errors / (2 * sigma**2)).log_softmax(dim=1)
 
 
 def divergence(log_p: Float[Tensor, "B K h w"], log_q: Float[Tensor, "B K h w"]) -> Float[Tensor, " B"]:
@@ -248,11 +256,10 @@ class CorrectionConfig:
         self,
         log_masks: Float[Tensor, "B K H W"],
         log_alphas: Float[Tensor, "B K H W"],
-        colours: Float[Tensor, "B K 3 H W"],
-        frames: Float[Tensor, "B 3 H W"],
+        errors: Float[Tensor, "B K H W"],
     ) -> Float[Tensor, "B K H W"]:
-        errors = (colours - frames.unsqueeze(1)).square().sum(2)
-        return ((log_masks + log_alphas) / 2 - errors / (2 * self.sigma**2)).log_softmax(dim=1)
+        """errors: |c_k − x|² of each slot's colours."""
+        return by_colours((log_masks + log_alphas) / 2, errors, self.sigma)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -365,7 +372,7 @@ class ObjectDecoder(nn.Module):
         error = (picture - seen_frames).square().sum((1, 2, 3))
         losses = {"reconstruction": share * error / (2 * self.sigma**2)}
         if self.alignment is not None:
-            seen = self._enlarged(log_masks)[..., rows, columns]
+            seen = F.interpolate(log_masks, size=self.size, mode="bilinear", align_corners=False)[..., rows, columns]
             errors = (colours - seen_frames.unsqueeze(1)).square().sum(2)
             losses["alignment"] = share * self.alignment(seen.log_softmax(dim=1), log_alphas, errors, update)
         if self.spread is not None:
@@ -388,10 +395,8 @@ class ObjectDecoder(nn.Module):
         """The attention's log-masks at the frame's size, corrected by the pixels (`CorrectionConfig`)."""
         assert self.correction is not None
         colours, log_alphas = self.paint(latents, log_masks)
-        return self.correction(self._enlarged(log_masks), log_alphas, colours, frames)
-
-    def _enlarged(self, log_masks: Float[Tensor, "B K h w"]) -> Float[Tensor, "B K H W"]:
-        return F.interpolate(log_masks, size=self.size, mode="bilinear", align_corners=False)
+        errors = (colours - frames.unsqueeze(1)).square().sum(2)
+        return self.correction(enlarge(log_masks, self.size, "bilinear"), log_alphas, errors)
 
     def picture(self, latents: Float[Tensor, "B K D"], log_masks: Float[Tensor, "B K h w"]) -> Float[Tensor, "B 3 H W"]:
         """The reconstruction from all slots."""
