@@ -47,6 +47,7 @@ TRACKING, LOOP, REPLAY = "evaluation/test_spmot.py::", "training/test_loop.py::"
 STORE, PREPARE, BAD = "data/test_store.py::", "data/test_prepare.py::", "data/test_bad_input.py::"
 LIMITS = "data/test_limits.py::"
 PAINTER = "variants/test_object_decoder.py::"
+COLOURS = "variants/test_slot_colours.py::"
 
 MUTATIONS = [
     # the model
@@ -171,10 +172,31 @@ MUTATIONS = [
     ),
     Mutation(
         "corrected masks leave out the decoder's",
+        "variants/slot_colours.py",
+        "prior = (log_masks + log_alphas) / 2",
+        "prior = log_masks",
+        COLOURS + "test_corrected_masks_are_bayes_rule",
+    ),
+    Mutation(
+        "brightness counts as much as chroma",
+        "variants/slot_colours.py",
+        "along_grey / (-2 * self.brightness**2)",
+        "along_grey / (-2 * self.chroma**2)",
+        COLOURS + "test_mean_colours_are_gaussians_that_are_longer_along_grey",
+    ),
+    Mutation(
+        "the mean colour counts every pixel",
+        "variants/slot_colours.py",
+        "alphas = log_alphas.exp().unsqueeze(2)",
+        "alphas = log_alphas.exp().unsqueeze(2) * 0 + 1",
+        COLOURS + "test_mean_colours_are_gaussians_that_are_longer_along_grey",
+    ),
+    Mutation(
+        "the attention learns the decoder's masks, not the corrected ones",
         "variants/object_decoder.py",
-        "return by_colours((log_masks + log_alphas) / 2, errors, self.sigma)",
-        "return by_colours(log_masks, errors, self.sigma)",
-        PAINTER + "test_corrected_masks_are_bayes_rule_with_the_painted_colours",
+        "return self.correction(log_masks, log_alphas, colours, frames)",
+        "return log_alphas",
+        PAINTER + "test_the_attention_learns_corrected_masks",
     ),
     Mutation(
         "the decoder learns from corrected masks",
@@ -200,8 +222,8 @@ MUTATIONS = [
     Mutation(
         "the attention's gradient reaches the decoder's masks",
         "variants/object_decoder.py",
-        "target = log_alphas.detach()",
-        "target = log_alphas",
+        "self._target(fixed, log_alphas.detach(), ",
+        "self._target(fixed, log_alphas, ",
         PAINTER + "test_the_two_masks_teach_each_other_and_each_is_fixed_while_it_teaches",
     ),
     Mutation(
@@ -498,9 +520,9 @@ MUTATIONS = [
     ),
     Mutation(
         "outlines are learned from the wrong colour",
-        "variants/object_decoder.py",
-        "return (log_masks - errors / (2 * sigma**2))",
-        "return (log_masks + errors / (2 * sigma**2))",
+        "variants/slot_colours.py",
+        "square().sum(2) / (-2 * self.sigma**2)",
+        "square().sum(2) / (2 * self.sigma**2)",
         PAINTER + "test_a_pixel_of_the_outline_goes_to_the_slot_whose_colour_it_has",
     ),
     Mutation(

@@ -316,7 +316,7 @@ def test_every_training_of_table_1_goes_into_four_processes():
         ("sprites --on slurm", r"--on slurm needs sbatch and srun: run it where jobs are submitted"),
         (
             "everything",
-            r"there are no results 'everything'; expected one of closeup, tokens, ablations, laptop, spmot",
+            r"there are no results 'everything'; expected one of closeup, corrected, tokens, ablations, laptop, spmot",
         ),
     ],
 )

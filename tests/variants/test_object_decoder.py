@@ -17,7 +17,6 @@ from vonet.variants.cell_painter import paint_cells, paint_plainly
 from vonet.variants.object_decoder import (
     AlignmentConfig,
     AreaPriceConfig,
-    CorrectionConfig,
     ObjectDecoder,
     ObjectDecoderConfig,
     PicturePositionsConfig,
@@ -28,6 +27,7 @@ from vonet.variants.object_decoder import (
     middle_and_extent,
     waves,
 )
+from vonet.variants.slot_colours import CorrectionConfig, PaintedColoursConfig
 
 POSITIONS = [PicturePositionsConfig(), SlotPositionsConfig()]
 SIZE, CELLS = (16, 24), (8, 12)
@@ -167,12 +167,12 @@ def test_the_two_masks_teach_each_other_and_each_is_fixed_while_it_teaches():
     log_masks, align = inputs()[2], AlignmentConfig()
     attention = log_masks.clone().requires_grad_()
     alphas = log_masks.flip(1).clone().requires_grad_()
-    errors = torch.rand_like(log_masks)
-    align(attention, alphas, errors, 0).sum().backward()
+    seen = torch.rand(2, 4, 3, *CELLS).double(), torch.rand(2, 3, *CELLS).double()
+    align(attention, alphas, *seen, 0).sum().backward()
     torch.testing.assert_close(attention.grad, -alphas.detach().exp())
     torch.testing.assert_close(alphas.grad, -attention.detach().exp())
-    assert torch.equal(align(log_masks, log_masks, errors, 0), torch.zeros(2).double())
-    assert (align(log_masks, log_masks.flip(1), errors, 0) > 0).all()
+    assert torch.equal(align(log_masks, log_masks, *seen, 0), torch.zeros(2).double())
+    assert (align(log_masks, log_masks.flip(1), *seen, 0) > 0).all()
 
 
 def test_the_attention_learns_from_the_alphas_after_a_look_at_the_pixels():
@@ -182,7 +182,7 @@ def test_the_attention_learns_from_the_alphas_after_a_look_at_the_pixels():
     attention, alphas = log_masks.clone().requires_grad_(), log_masks.flip(1).clone().requires_grad_()
     colours, pixels = torch.rand(2, 4, 3, *CELLS).double().requires_grad_(), torch.rand(2, 3, *CELLS).double()
     align = AlignmentConfig(sigma=Schedule(((0, 9.0), (10, sigma))))
-    align(attention, alphas, (colours - pixels[:, None]).square().sum(2), 10).sum().backward()
+    align(attention, alphas, colours, pixels, 10).sum().backward()
     likelihood = torch.distributions.Normal(colours.detach(), sigma).log_prob(pixels[:, None]).sum(2).exp()
     joint = alphas.detach().exp() * likelihood
     torch.testing.assert_close(attention.grad, -joint / joint.sum(1, keepdim=True))
@@ -190,34 +190,43 @@ def test_the_attention_learns_from_the_alphas_after_a_look_at_the_pixels():
     assert colours.grad is None
 
 
+def test_the_attention_learns_corrected_masks():
+    """The decoder still learns from the attention as it is, and nothing else gets a gradient."""
+    log_masks, correction = inputs()[2], CorrectionConfig()
+    attention, alphas = log_masks.clone().requires_grad_(), log_masks.flip(1).clone().requires_grad_()
+    colours, pixels = torch.rand(2, 4, 3, *CELLS).double().requires_grad_(), torch.rand(2, 3, *CELLS).double()
+    AlignmentConfig(correction=correction)(attention, alphas, colours, pixels, 0).sum().backward()
+    expected = correction(log_masks, log_masks.flip(1), colours.detach(), pixels).exp()
+    assert (expected.argmax(1) != log_masks.argmax(1)).any()
+    torch.testing.assert_close(attention.grad, -expected)
+    torch.testing.assert_close(alphas.grad, -attention.detach().exp())
+    assert colours.grad is None
+
+
+def test_an_alignment_has_one_target():
+    with pytest.raises(BadInput, match="give one of them"):
+        AlignmentConfig(sigma=constant(0.1), correction=CorrectionConfig())
+
+
 def test_a_pixel_of_the_outline_goes_to_the_slot_whose_colour_it_has():
     """Two slots that the decoder deems equally likely; the pixels are red on the left and green on the right."""
     even = torch.full((1, 2, 1, 2), 0.5).log()
     red, green = torch.tensor([0.8, 0.1, 0.1]), torch.tensor([0.1, 0.8, 0.1])
     pixels = torch.stack([red, green], dim=-1)[None, :, None]  # 1 3 1 2
-    errors = (torch.stack([red, green])[None, :, :, None, None] - pixels[:, None]).square().sum(2)
+    colours = torch.stack([red, green])[None, :, :, None, None].expand(1, 2, 3, 1, 2)
     attention = even.clone().requires_grad_()
-    AlignmentConfig(sigma=constant(0.2))(attention, even, errors, 0).sum().backward()
+    AlignmentConfig(sigma=constant(0.2))(attention, even, colours, pixels, 0).sum().backward()
     assert (-attention.grad[0, :, 0]).round(decimals=2).tolist() == [[1, 0], [0, 1]]
 
 
-def test_corrected_masks_are_bayes_rule_with_the_painted_colours():
-    """m'_k ∝ √(m_k alpha_k) N(x; c_k, sigma²), pixel by pixel, with the enlarged log-masks."""
-    part, (frames, latents, log_masks) = decoder(POSITIONS[1], correction=CorrectionConfig(sigma=0.3)), inputs()
-    enlarged = F.interpolate(log_masks, size=SIZE, mode="bilinear", align_corners=False)
+def test_the_decoder_corrects_enlarged_masks_by_what_it_paints():
+    correction = CorrectionConfig(colours=PaintedColoursConfig(sigma=0.3))
+    part, (frames, latents, log_masks) = decoder(POSITIONS[1], correction=correction), inputs()
+    enlarged = F.interpolate(log_masks, size=SIZE, mode="bilinear", align_corners=False).log_softmax(1)
     colours, log_alphas = part.paint(latents, log_masks)
-    likelihood = torch.distributions.Normal(colours, 0.3).log_prob(frames[:, None]).sum(2).exp()
-    joint = (enlarged.exp() * log_alphas.exp()).sqrt() * likelihood
     found = part.corrected(frames, latents, log_masks)
-    torch.testing.assert_close(found.exp(), joint / joint.sum(1, keepdim=True))
+    torch.testing.assert_close(found, correction(enlarged, log_alphas, colours, frames))
     assert (found.argmax(1) != enlarged.argmax(1)).any()
-
-
-def test_equal_colours_leave_the_masks_as_they_are():
-    log_masks = inputs()[2]
-    errors = torch.rand(2, 1, *CELLS).double().expand(-1, 4, -1, -1)
-    found = CorrectionConfig()(log_masks, log_masks, errors)
-    torch.testing.assert_close(found, log_masks, atol=1e-6, rtol=0)
 
 
 def test_a_model_corrects_the_masks_of_its_output_and_nothing_else():
@@ -271,11 +280,6 @@ def test_the_price_of_area_prefers_one_slot_to_two():
 def test_pictures_begin_grey():
     part, (_, latents, log_masks) = decoder(PicturePositionsConfig()), inputs()
     assert (part.picture(latents, log_masks) - 0.5).abs().max() < 0.35
-
-
-def test_a_correction_without_width_is_refused():
-    with pytest.raises(BadInput, match="more than 0"):
-        CorrectionConfig(sigma=0.0)
 
 
 @pytest.mark.parametrize(("options", "words"), [({"hidden": ()}, "above 0"), ({"sigma": 0.0}, "more than 0")])

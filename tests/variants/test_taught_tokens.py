@@ -10,7 +10,7 @@ from vonet.errors import BadInput
 from vonet.experiments.closeup import closeup_model
 from vonet.model.decoder import TokenDecoder, TokenDecoderConfig
 from vonet.schedule import Schedule
-from vonet.variants.object_decoder import CorrectionConfig
+from vonet.variants.slot_colours import CorrectionConfig
 from vonet.variants.taught_tokens import TaughtTokensConfig
 
 

@@ -39,9 +39,9 @@ def add_options(parser: ArgumentParser) -> None:
     parser.add_argument(
         "what",
         metavar="WHAT",
-        help="closeup (half an hour per seed on one core), tokens (40 minutes), laptop (25 minutes), spmot (an hour), "
-        "sprites (minutes), ablations (four hours), methods (hours), table1 (21 trainings of about an hour) or "
-        "paper (days)",
+        help="closeup (half an hour per seed on one core), corrected (20 minutes), tokens (40 minutes), laptop "
+        "(25 minutes), spmot (an hour), sprites (minutes), ablations (four hours), methods (hours), table1 "
+        "(21 trainings of about an hour) or paper (days)",
     )
     parser.add_argument("--only", metavar="EXPERIMENT", help="only this experiment")
     parser.add_argument("--level", help="paper, table1: only this level, a to e")
@@ -121,6 +121,7 @@ def reported() -> dict[str, tuple[Reported, ...]]:
     movi = {level: f"movi_{level}/128x128/1.0.0" for level in LEVELS}
     return {
         "closeup": (Reported("vonet-closeup", closeup, "world-closeup", seeds=(0, 1, 2)),),
+        "corrected": (Reported("vonet-closeup-corrected", closeup, "world-closeup", seeds=(0, 1)),),
         "tokens": (Reported("vonet-closeup-tokens", closeup, "world-closeup", seeds=(0, 1), scoring=("--pictures",)),),
         "ablations": (
             Reported("vonet-closeup-wo-unet", closeup, "world-closeup", seeds=(0,)),

@@ -9,11 +9,12 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from vonet.experiments.closeup import REPLAY, closeup_model, continued_training
+from vonet.experiments.closeup import REPLAY, closeup_model, continued_training, corrected
 from vonet.experiments.experiment import Experiment
 from vonet.model.vonet import VONetConfig
 from vonet.schedule import constant
 from vonet.variants.object_decoder import AlignmentConfig
+from vonet.variants.slot_colours import CorrectionConfig
 
 
 def vonet_laptop() -> Experiment[VONetConfig]:
@@ -29,4 +30,19 @@ def vonet_laptop() -> Experiment[VONetConfig]:
             alignment=AlignmentConfig(sigma=constant(0.1)), size=(64, 64), slots=7, unet_cell=8, reduction=4
         ),
         training=continued_training(5_000, rate=5e-4, hold=0.5, area=3.0, replay=replace(REPLAY, videos=16)),
+    )
+
+
+def vonet_laptop_corrected() -> Experiment[VONetConfig]:
+    """`vonet-laptop` whose attention learns the corrected masks, and whose slots have a signature and a place."""
+    correction = AlignmentConfig(correction=CorrectionConfig())
+    training = continued_training(2_000, rate=5e-4, hold=0.5, area=3.0, replay=replace(REPLAY, videos=16))
+    return Experiment(
+        name="vonet-laptop-corrected",
+        summary="vonet-laptop with signatures, places and masks corrected by colours, begun from its weights",
+        dataset="laptop-a",
+        cost="half an hour on one CPU core, after vonet-laptop",
+        start="vonet-laptop",
+        model=corrected(closeup_model(alignment=correction, size=(64, 64), slots=7, unet_cell=8, reduction=4)),
+        training=replace(training, average=300),
     )

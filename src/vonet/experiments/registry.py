@@ -37,10 +37,12 @@ class _Entry:
 def _entries() -> Iterator[tuple[str, _Entry]]:
     yield "vonet-sprites", _Entry("sprites", "vonet_sprites")
     yield "vonet-closeup", _Entry("closeup", "vonet_closeup")
+    yield "vonet-closeup-corrected", _Entry("closeup", "vonet_closeup_corrected")
     yield "vonet-closeup-hour", _Entry("closeup", "vonet_closeup_hour")
     yield "vonet-closeup-quick", _Entry("closeup", "vonet_closeup_quick")
     yield "vonet-closeup-tokens", _Entry("closeup_tokens", "vonet_closeup_tokens")
     yield "vonet-laptop", _Entry("laptop", "vonet_laptop")
+    yield "vonet-laptop-corrected", _Entry("laptop", "vonet_laptop_corrected")
     yield "vonet-spmot", _Entry("spmot", "vonet_spmot")
     yield "vonet-spmot-quick", _Entry("spmot", "vonet_spmot_quick")
     for level in LEVELS:
@@ -78,8 +80,9 @@ _PARTS = {
     "variants.normed_attention": ("NormedAttentionConfig",),
     "variants.object_decoder": (
         *("ObjectDecoderConfig", "PicturePositionsConfig", "SlotPositionsConfig", "AlignmentConfig", "AreaPriceConfig"),
-        *("SpreadConfig", "CorrectionConfig"),
+        "SpreadConfig",
     ),
+    "variants.slot_colours": ("CorrectionConfig", "PaintedColoursConfig", "MeanColoursConfig"),
     "variants.slot_places": ("SlotPlacesConfig", "ToldPlacesConfig"),
     "variants.taught_tokens": ("TaughtTokensConfig",),
     "baselines.mixture": ("MixtureConfig",),

@@ -39,6 +39,7 @@ from vonet.errors import BadInput
 from vonet.interface.segmentation import enlarge
 from vonet.schedule import Schedule
 from vonet.variants.cell_painter import paint_cells, paint_plainly
+from vonet.variants.slot_colours import CorrectionConfig, PaintedColoursConfig
 
 EVERY = slice(None)
 
@@ -165,35 +166,50 @@ def waves(positions: Float[Tensor, "*any axes"], frequencies: int) -> Float[Tens
 @dataclass(frozen=True, kw_only=True)
 class AlignmentConfig:
     """Aligns attention and decoder: KL(r ‖ m) trains the attention's masks m and KL(m ‖ alpha) the decoder's alphas,
-    each with the other as a fixed target.
+    each with the other as a fixed target. Without options r = alpha.
 
-    r are the alphas corrected by the pixels (Bayes' rule): r_k ∝ alpha_k exp(−|c_k − x|² / 2 sigma²). A decoder that
-    works from a vector knows an object's outline only roughly; the colours of the pixels near the outline decide the
-    rest."""
+    A decoder that works from a vector knows an object's outline only roughly; the colours of the pixels near the
+    outline decide the rest. So r can use the pixels, by `sigma` or by `correction`.
+    """
 
     sigma: Schedule | None = None
-    """Standard deviation of a pixel's colour around its slot's colour. A smaller value trusts the colours more; if it
-    is too small, slots represent colours. None: r = alpha, without using the pixels."""
+    """If given, r_k ∝ alpha_k exp(−|c_k − x|² / 2 sigma²). A smaller value trusts the colours more; if it is too small,
+    slots represent colours."""
+    correction: CorrectionConfig | None = None
+    """If given, r are the corrected masks."""
+
+    def __post_init__(self) -> None:
+        if self.sigma is not None and self.correction is not None:
+            raise BadInput("an alignment has both a sigma and a correction; give one of them, or none")
 
     def __call__(
         self,
         log_masks: Float[Tensor, "B K h w"],
         log_alphas: Float[Tensor, "B K h w"],
-        errors: Float[Tensor, "B K h w"],
+        colours: Float[Tensor, "B K 3 h w"],
+        frames: Float[Tensor, "B 3 h w"],
         update: int,
     ) -> Float[Tensor, " B"]:
-        """KL(sg(r) ‖ m) + KL(sg(m) ‖ alpha), summed over the pixels. errors: |c_k − x|² of each slot's colours."""
-        target = log_alphas.detach()
-        if self.sigma is not None:
-            target = by_colours(target, errors.detach(), self.sigma(update))
-        return divergence(target, log_masks) + divergence(log_masks.detach(), log_alphas)
+        """KL(sg(r) ‖ m) + KL(sg(m) ‖ alpha), summed over the pixels."""
+        fixed = log_masks.detach()
+        target = self._target(fixed, log_alphas.detach(), colours.detach(), frames, update)
+        return divergence(target, log_masks) + divergence(fixed, log_alphas)
 
-
-def by_colours(
-    log_masks: Float[Tensor, "B K h w"], errors: Float[Tensor, "B K h w"], sigma: float
-) -> Float[Tensor, "B K h w"]:
-    """Bayes' rule: log-masks as the prior, and the colours' squared errors as Gaussian likelihood of each pixel."""
-    return (log_masks - errors / (2 * sigma**2)).log_softmax(dim=1)
+    def _target(
+        self,
+        log_masks: Float[Tensor, "B K h w"],
+        log_alphas: Float[Tensor, "B K h w"],
+        colours: Float[Tensor, "B K 3 h w"],
+        frames: Float[Tensor, "B 3 h w"],
+        update: int,
+    ) -> Float[Tensor, "B K h w"]:
+        """The logarithm of r."""
+        if self.correction is not None:
+            return self.correction(log_masks, log_alphas, colours, frames)
+        if self.sigma is None:
+            return log_alphas
+        likelihood = PaintedColoursConfig(sigma=self.sigma(update))(colours, log_alphas, frames)
+        return (log_alphas + likelihood).log_softmax(dim=1)
 
 
 def divergence(log_p: Float[Tensor, "B K h w"], log_q: Float[Tensor, "B K h w"]) -> Float[Tensor, " B"]:
@@ -239,30 +255,6 @@ class AreaPriceConfig:
 
 
 @dataclass(frozen=True, kw_only=True)
-class CorrectionConfig:
-    """Corrects the masks by the pixels x (Bayes' rule): m'_k ∝ √(m_k alpha_k) exp(−|c_k − x|² / 2 sigma²), where m are
-    the attention's masks, alpha the decoder's, and c_k the colour that slot k paints. Both masks know an object's
-    outline only roughly; the pixels near it tell which of two slots they belong to. Used in evaluation mode only; slots
-    and losses do not change."""
-
-    sigma: float = 0.07
-    """Standard deviation of a pixel's colour around its slot's colour. A smaller value trusts the colours more."""
-
-    def __post_init__(self) -> None:
-        if not self.sigma > 0:
-            raise BadInput(f"sigma is {self.sigma}; it must be more than 0")
-
-    def __call__(
-        self,
-        log_masks: Float[Tensor, "B K H W"],
-        log_alphas: Float[Tensor, "B K H W"],
-        errors: Float[Tensor, "B K H W"],
-    ) -> Float[Tensor, "B K H W"]:
-        """errors: |c_k − x|² of each slot's colours."""
-        return by_colours((log_masks + log_alphas) / 2, errors, self.sigma)
-
-
-@dataclass(frozen=True, kw_only=True)
 class ObjectDecoderConfig:
     """Each slot is decoded to a picture and its own mask, with optional losses for masks and colours."""
 
@@ -278,7 +270,8 @@ class ObjectDecoderConfig:
     spread: SpreadConfig | None = None
     price: AreaPriceConfig | None = None
     correction: CorrectionConfig | None = None
-    """None: videos are segmented by the attention's masks, as in the paper."""
+    """If given, videos are segmented by corrected masks; slots and losses do not change. None: by the attention's
+    masks, as in the paper."""
 
     def __post_init__(self) -> None:
         if not self.hidden or min(self.hidden) < 1:
@@ -373,8 +366,8 @@ class ObjectDecoder(nn.Module):
         losses = {"reconstruction": share * error / (2 * self.sigma**2)}
         if self.alignment is not None:
             seen = F.interpolate(log_masks, size=self.size, mode="bilinear", align_corners=False)[..., rows, columns]
-            errors = (colours - seen_frames.unsqueeze(1)).square().sum(2)
-            losses["alignment"] = share * self.alignment(seen.log_softmax(dim=1), log_alphas, errors, update)
+            seen = seen.log_softmax(dim=1)
+            losses["alignment"] = share * self.alignment(seen, log_alphas, colours, seen_frames, update)
         if self.spread is not None:
             losses["spread"] = share * self.spread(colours, log_alphas, picture) / (2 * self.sigma**2)
         if self.price is not None:
@@ -395,8 +388,7 @@ class ObjectDecoder(nn.Module):
         """The attention's log-masks at the frame's size, corrected by the pixels (`CorrectionConfig`)."""
         assert self.correction is not None
         colours, log_alphas = self.paint(latents, log_masks)
-        errors = (colours - frames.unsqueeze(1)).square().sum(2)
-        return self.correction(enlarge(log_masks, self.size, "bilinear"), log_alphas, errors)
+        return self.correction(enlarge(log_masks, self.size, "bilinear"), log_alphas, colours, frames)
 
     def picture(self, latents: Float[Tensor, "B K D"], log_masks: Float[Tensor, "B K h w"]) -> Float[Tensor, "B 3 H W"]:
         """The reconstruction from all slots."""
