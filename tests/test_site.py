@@ -40,6 +40,22 @@ def test_the_navigation_has_every_page():
         assert (ROOT / page.removeprefix("repository/")).exists(), page
 
 
+def test_pages_have_the_titles_of_the_navigation():
+    def entries(entry):
+        if isinstance(entry, dict):
+            for title, below in entry.items():
+                yield from [(title, below)] if isinstance(below, str) else entries(below)
+        elif isinstance(entry, list):
+            for one in entry:
+                yield from entries(one)
+
+    for title, page in entries(SITE["nav"]):
+        path = DOCS / page
+        if title == "Get started" or not path.exists():  # pages of the repository and of the parser are made
+            continue
+        assert path.read_text(encoding="utf-8").splitlines()[0] == f"# {title}", path
+
+
 def test_the_commands_are_those_of_the_parser():
     page = documentation.commands_page()
     for name, (_, parser) in cli.commands_of(cli.make_parser()).items():
