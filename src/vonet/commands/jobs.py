@@ -59,9 +59,18 @@ class Data:
 class Job:
     """A training and its evaluation.
 
-    processes: Processes of torchrun, one per GPU. scored: Store to score on, if it differs from the training store.
-    scoring: Options of `vonet evaluate`. level: Level of the videos. start: Run whose weights the training starts from,
-    instead of those that the experiment names."""
+    Attributes:
+        experiment: Name of the experiment.
+        seed: Seed of the training.
+        out: Folder of the run.
+        data: Store to train on.
+        processes: Processes of torchrun, one per GPU.
+        updates: Number of updates, if it differs from the experiment's.
+        scored: Store to score on, if it differs from the training store.
+        scoring: Options of `vonet evaluate`.
+        level: Level of the videos.
+        start: Run whose weights the training starts from, instead of those that the experiment names.
+    """
 
     experiment: str
     seed: int

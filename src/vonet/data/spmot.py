@@ -64,8 +64,10 @@ SPRITE = np.dtype(
 class SpritesMotConfig:
     """Everything that determines the clips, except their number.
 
-    size: side of frames and masks in pixels, one of 32, 64 and 128. Below 128 every second (fourth) pixel is kept.
-    seed: Different seeds give independent streams.
+    Attributes:
+        size: Side of frames and masks in pixels, one of 32, 64 and 128. At 64 every second pixel is kept, at 32 every
+            fourth.
+        seed: Different seeds give independent streams.
     """
 
     size: int = 64
