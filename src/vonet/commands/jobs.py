@@ -218,7 +218,7 @@ def _describe(executor: Any, work: Data | Job, more: Mapping[str, str], options:
     for option in options:
         name, equals, value = option.partition("=")
         if not equals:
-            raise BadInput(f"Expected NAME=VALUE after --slurm, such as partition=gpu, got {option!r}.")
+            raise BadInput(f"--slurm is {option!r}; it must be NAME=VALUE, such as partition=gpu")
         needs[name] = int(value) if value.isdigit() else value
     try:
         executor.update_parameters(**needs, additional_parameters=dict(more))

@@ -75,9 +75,9 @@ class SpritesMotConfig:
 
     def __post_init__(self) -> None:
         if self.size not in SIZES:
-            raise BadInput(f"Expected a size of {', '.join(map(str, SIZES))} pixels, got {self.size}.")
+            raise BadInput(f"size is {self.size}; it must be one of {', '.join(map(str, SIZES))} (pixels)")
         if self.seed < 0:
-            raise BadInput(f"Expected a seed of 0 or more, got {self.seed}.")
+            raise BadInput(f"seed is {self.seed}; it must be 0 or more")
 
     @property
     def name(self) -> str:

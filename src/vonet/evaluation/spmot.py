@@ -100,7 +100,7 @@ class TrackingCounts:
     def scores(self) -> dict[str, float]:
         """The scores of `TRACKING_SCORES`, in percent. MOTP is 0 where nothing was matched."""
         if not self.object_frames:
-            raise BadInput("The clips show no object in frames 2 to 9: tracking scores need at least one.")
+            raise BadInput("the clips show no object in frames 2 to 9; tracking scores need at least one")
         detected = self.matches + self.id_switches
         errors = self.misses + self.id_switches + self.false_positives
         shares = {
@@ -177,8 +177,8 @@ def count_events(true_ids: Any, predicted_ids: Any) -> TrackingCounts:
     true_ids, predicted_ids = np.asarray(true_ids), np.asarray(predicted_ids)
     if true_ids.shape != predicted_ids.shape or true_ids.ndim != 3 or len(true_ids) != CLIP_FRAMES:
         raise BadInput(
-            f"Expected true and predicted ids of the same shape {CLIP_FRAMES} H W, got {true_ids.shape} and "
-            f"{predicted_ids.shape}."
+            f"true and predicted ids have the shapes {true_ids.shape} and {predicted_ids.shape}; both must have the "
+            f"same shape {CLIP_FRAMES} H W"
         )
     clip = ClipTracking()
     clip.add(true_ids, predicted_ids)
