@@ -2,7 +2,8 @@
 # make docs: build the documentation into site/.
 PYTHON ?= python3
 BIN := .venv/bin
-MARKDOWN := README.md CHANGELOG.md CONTRIBUTING.md RELEASING.md docs results
+MARKDOWN := README.md CHANGELOG.md CONTRIBUTING.md RELEASING.md docs results src/vonet/pretrained \
+	.github/pull_request_template.md
 
 .PHONY: setup demo test lint format docs fuzz mutants bench results clean
 .DEFAULT_GOAL := demo

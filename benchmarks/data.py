@@ -53,7 +53,7 @@ def _store(path: Path) -> None:
 
 
 def _shards() -> dict[str, float]:
-    """On real MOVi-A, where there is some: the environment variable VONET_MOVI_A says where."""
+    """On the original MOVi-A, where there is some: the environment variable VONET_MOVI_A says where."""
     path = Path(os.environ.get("VONET_MOVI_A", Path(__file__).parents[2] / "shared/data/movi_a"))
     if not path.exists():
         print("no MOVi-A here (VONET_MOVI_A): its shards are not measured")

@@ -93,6 +93,27 @@ def test_mistakes_get_a_sentence_not_a_traceback(tmp_path):
         assert "Traceback" not in done.stderr
 
 
+@pytest.mark.parametrize(
+    ("arguments", "sentence"),
+    [
+        (["segment", "clip.mp4", "--sure-above", "0.5"], "--sure-above is now --min-probability"),
+        (["experiments"], "the command experiments is now list: use vonet list"),
+        (["experimentz"], "invalid choice: 'experimentz'"),
+        (["segment", "clip.mp4", "--sure"], "unrecognized arguments: --sure"),
+    ],
+)
+def test_former_names_are_refused_with_the_present_ones(arguments, sentence, capsys):
+    with pytest.raises(SystemExit) as ended:
+        cli.main(arguments)
+    assert ended.value.code == 2
+    assert sentence in capsys.readouterr().err
+
+
+def test_every_option_has_a_help():
+    for command, (_, parser) in cli.commands_of(cli.make_parser()).items():
+        assert [action.dest for action in parser._actions if not (action.help or "").strip()] == [], command
+
+
 def library_of(command):
     """The call whose defaults serve where an option of the command is not given."""
     from vonet.data.prepare import PrepareConfig

@@ -3,6 +3,7 @@
 import json
 import time
 from collections.abc import Mapping
+from dataclasses import fields
 from typing import Any, Literal
 
 import pytest
@@ -10,7 +11,7 @@ import pytest
 from tests.reduced import reduced_experiment
 from vonet import experiments
 from vonet.errors import BadInput
-from vonet.experiments import weights
+from vonet.experiments import registry, weights
 from vonet.experiments.descriptions import described, fits, read_experiment
 from vonet.experiments.overrides import overridden
 from vonet.experiments.trial import trial_model
@@ -78,6 +79,28 @@ def test_options_of_another_type_are_refused(part, option, value, sentence):
     text[part][option] = value
     with pytest.raises(BadInput, match=sentence.replace("(", r"\(")):
         read_experiment(json.dumps(text))
+
+
+def test_former_names_are_refused_with_the_present_ones():
+    text = described(experiments.get("mixture"))
+    text["model"]["toll"] = text["model"].pop("min_component_mass")
+    with pytest.raises(BadInput, match=r"MixtureConfig with the unknown options toll \(now min_component_mass\)"):
+        read_experiment(json.dumps(text))
+    with pytest.raises(BadInput, match=r"'model\.toll': 'toll' is now 'min_component_mass'"):
+        overridden(experiments.get("mixture"), ["model.toll=2.0"])
+    text["model"] = {"part": "FineBackboneConfig"}
+    with pytest.raises(BadInput, match="the part FineBackboneConfig, which is now DetailedBackboneConfig"):
+        read_experiment(json.dumps(text))
+
+
+def test_former_names_are_gone_and_the_present_ones_exist():
+    for former, now in registry.RENAMED_PARTS.items():
+        assert registry.part(former) is None
+        assert registry.part(now) is not None
+    for name, options in registry.RENAMED_OPTIONS.items():
+        present = {option.name for option in fields(registry.part(name))}
+        assert set(options.values()) <= present
+        assert not present & set(options)
 
 
 def test_texts_that_are_no_descriptions():

@@ -82,7 +82,7 @@ def test_changed_weights_are_refused(hub, run, tmp_path):
     ("name", "environment", "said"),
     [
         ("nobody/nothing", {}, "hf:nobody/nothing is not on the Hub, is private, or was not put there by vonet push"),
-        ("no name", {}, "Expected OWNER/NAME of a repository on the Hub, got 'hf:no name'."),
+        ("no name", {}, "the repository is 'hf:no name'; it must be OWNER/NAME on the Hub"),
         (NAME, {"HF_HUB_OFFLINE": "1"}, f"hf:{NAME} cannot be reached: the Hugging Face Hub does not answer"),
     ],
 )
@@ -105,7 +105,7 @@ def test_what_cannot_be_pushed_gets_a_sentence(hub, run, tmp_path):
         assert "Traceback" not in done.stderr
     hub.requests.clear()
     done = run("-m", "vonet", "push", tmp_path / "run", "small-vonet")
-    assert done.stderr == "vonet: Expected OWNER/NAME of a repository on the Hub, got 'small-vonet'.\n"
+    assert done.stderr == "vonet: the repository is 'small-vonet'; it must be OWNER/NAME on the Hub\n"
     (tmp_path / "run/model.safetensors").write_bytes(b"broken")
     done = run("-m", "vonet", "push", tmp_path / "run", NAME)
     assert "is damaged, or not a file of weights" in done.stderr

@@ -390,7 +390,10 @@ def test_what_slurm_refuses_gets_a_sentence(slurm, tmp_path, capsys):
 
 
 def test_a_wrong_option_of_slurm_gets_a_sentence(slurm, tmp_path, capsys):
-    for option, said in (("partition", "Expected NAME=VALUE after --slurm"), ("moon=1", "--slurm: Unavailable param")):
+    for option, said in (
+        ("partition", "--slurm is 'partition'; it must be NAME=VALUE"),
+        ("moon=1", "--slurm: Unavailable param"),
+    ):
         with pytest.raises(SystemExit):
             cli.main(["reproduce", "sprites", "--out", str(tmp_path / "out"), "--on", "slurm", "--slurm", option])
         assert said in capsys.readouterr().err

@@ -1,6 +1,7 @@
 """The site of the documentation: what tools/documentation.py adds to the Markdown files. `make docs` builds it."""
 
 import argparse
+import ast
 import re
 from pathlib import Path
 
@@ -38,6 +39,22 @@ def test_the_navigation_has_every_page():
     assert set(listed) - made == written
     for page in made - {"commands.md"}:
         assert (ROOT / page.removeprefix("repository/")).exists(), page
+
+
+def test_pages_have_the_titles_of_the_navigation():
+    def entries(entry):
+        if isinstance(entry, dict):
+            for title, below in entry.items():
+                yield from [(title, below)] if isinstance(below, str) else entries(below)
+        elif isinstance(entry, list):
+            for one in entry:
+                yield from entries(one)
+
+    for title, page in entries(SITE["nav"]):
+        path = DOCS / page
+        if title == "Get started" or not path.exists():  # pages of the repository and of the parser are made
+            continue
+        assert path.read_text(encoding="utf-8").splitlines()[0] == f"# {title}", path
 
 
 def test_the_commands_are_those_of_the_parser():
@@ -112,6 +129,42 @@ def test_the_modules_of_the_reference_exist():
     for module in documentation.api_pages():
         path = ROOT / "src" / module.replace(".", "/")
         assert path.with_suffix(".py").exists() or (path / "__init__.py").exists(), module
+
+
+NOT_IN_THE_API = {
+    "vonet.__main__": "starts the program",
+    "vonet.cli": "Commands describes it",
+    "vonet.commands": "the same",
+    "vonet.writing": "crash-safe files, for developers",
+}
+"""Modules, and packages with all of their modules, that no page of the Python API lists."""
+
+INTERNAL = {
+    "vonet.data": "colour files images known npy pickles pictures records resize store_index tars tfds tree work "
+    "scenes.physics scenes.render scenes.shapes scenes.textures",
+    "vonet.experiments": "hub settings trial",
+    "vonet.figures": "names plots sheet strips videos",
+    "vonet.serving": "known recording sound span spool",
+    "vonet.training": "boards",
+}
+"""Modules behind the listed ones: readers of single formats, pictures of single kinds, and helpers."""
+
+
+def defined(path: Path) -> list[str]:
+    """The public functions and classes that a module defines itself."""
+    tree = ast.parse(path.read_text(encoding="utf-8"))
+    return [node.name for node in tree.body if isinstance(node, ast.FunctionDef | ast.ClassDef) and node.name[0] != "_"]
+
+
+def test_every_public_module_is_in_the_reference():
+    listed = documentation.api_pages()
+    hidden = {f"{package}.{name}" for package, names in INTERNAL.items() for name in names.split()}
+    public = set()
+    for path in (ROOT / "src/vonet").rglob("*.py"):
+        name = ".".join(path.relative_to(ROOT / "src").with_suffix("").parts).removesuffix(".__init__")
+        if defined(path) and not name.startswith(tuple(NOT_IN_THE_API)):
+            public.add(name)
+    assert public - set(listed) == hidden
 
 
 def test_equations_become_mathml():

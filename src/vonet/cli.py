@@ -7,10 +7,12 @@ import errno
 import importlib
 import io
 import os
+import re
 import signal
 import sys
 from collections.abc import Sequence
 from pathlib import Path
+from typing import NoReturn
 
 import vonet
 from vonet.commands.exit_codes import MISTAKE, STOPPED, UNREAD, leave
@@ -35,6 +37,12 @@ COMMANDS = (
     "completion",
 )
 """Each command is a file in commands/."""
+
+RENAMED = {
+    r"unrecognized arguments:.* --sure-above\b": "--sure-above is now --min-probability",
+    r"invalid choice: 'experiments'": "the command experiments is now list: use vonet list",
+}
+"""What the parser says of options and commands that were renamed, and what users see instead."""
 
 HELP = """\
 usage: vonet [--with YOURS.py] COMMAND [OPTION...]
@@ -95,6 +103,10 @@ class _Parser(argparse.ArgumentParser):
         listed = commands_of(self)
         width = max(map(len, listed)) + 2
         return HELP.format(commands="\n".join(f"  {name:{width}}{about}" for name, (about, _) in listed.items()))
+
+    def error(self, message: str) -> NoReturn:
+        """End with a message; one about a former name gives the present one."""
+        super().error(next((now for former, now in RENAMED.items() if re.search(former, message)), message))
 
 
 def make_parser() -> argparse.ArgumentParser:

@@ -42,8 +42,11 @@ class DiscRefusal(BadInput):
 def written_aside(path: Path, sync: bool = True) -> Iterator[Path]:
     """Yields a temporary path beside `path`. It is renamed to `path` when the block succeeds, else it is removed.
 
-    sync: wait until the disk holds the file and its name. Without it, a power loss may leave an empty or truncated file
-        under its final name; the caller then syncs many files at once (`sync_file_system`) or accepts the risk.
+    Args:
+        path: The final path.
+        sync: Wait until the disk holds the file and its name. Without it, a power loss may leave an empty or truncated
+            file under its final name; the caller then syncs many files at once (`sync_file_system`) or accepts the
+            risk.
     """
     aside = path.with_name(f"{path.name}.{os.getpid()}{PART}")
     with disc_refusals(path):

@@ -300,7 +300,7 @@ def test_a_video_that_begins_inside_a_clip_is_seeded_anew():
 
 def test_a_state_of_another_model_is_refused():
     one, other = Mixture(MixtureConfig(size=(32, 32))), Mixture(MixtureConfig(size=(32, 32), shading_order=0))
-    with pytest.raises(BadInput, match=r"The state holds components of shape .*start with model.initial_state\(1\)"):
+    with pytest.raises(BadInput, match=r"the state holds components of shape .*start with model.initial_state\(1\)"):
         one.step(torch.rand(1, 3, 32, 32), other.initial_state(1))
 
 

@@ -18,7 +18,7 @@ from tests.data import layouts
 from vonet.data import images, tfds
 
 SAMPLE = Path(os.environ.get("VONET_MOVI_A", Path(__file__).parents[2] / "../shared/data/movi_a"))
-needs_sample = pytest.mark.skipif(not SAMPLE.is_dir(), reason="the sample of real MOVi-A is not here")
+needs_sample = pytest.mark.skipif(not SAMPLE.is_dir(), reason="the sample of the original MOVi-A is not here")
 
 
 def assert_same(video, frames, ids=None):

@@ -372,9 +372,9 @@ def test_a_preview_shows_clips_with_sprites():
 
 
 def test_unknown_sizes_and_seeds_are_refused():
-    with pytest.raises(BadInput, match=r"Expected a size of 32, 64, 128 pixels, got 100\."):
+    with pytest.raises(BadInput, match=r"size is 100; it must be one of 32, 64, 128"):
         SpritesMotConfig(size=100)
-    with pytest.raises(BadInput, match=r"Expected a seed of 0 or more, got -1\."):
+    with pytest.raises(BadInput, match="seed is -1; it must be 0 or more"):
         SpritesMotConfig(seed=-1)
 
 

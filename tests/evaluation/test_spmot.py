@@ -330,7 +330,9 @@ def test_without_motmetrics_one_sentence_says_what_to_install(monkeypatch):
 
 
 def test_clips_of_another_length_or_without_objects_are_refused():
-    with pytest.raises(BadInput, match=r"the same shape 10 H W, got \(8, 20, 20\) and \(8, 20, 20\)"):
+    with pytest.raises(
+        BadInput, match=r"have the shapes \(8, 20, 20\) and \(8, 20, 20\); both must have the same shape 10 H W"
+    ):
         count_events(two_squares(8), two_squares(8))
     with pytest.raises(BadInput, match="show no object"):
         tracking_scores([(np.zeros((10, 8, 8), int), np.ones((10, 8, 8), int))])

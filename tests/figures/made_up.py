@@ -32,7 +32,7 @@ def watched(**changes) -> Watched:
         "true_ids": true,
         "ids": ids,
         "reconstruction": np.broadcast_to(grey // 2, (4, 8, 12, 3)).copy(),
-        "forecast": np.broadcast_to(grey // 5, (4, 8, 12, 3)).copy(),
+        "prior_reconstruction": np.broadcast_to(grey // 5, (4, 8, 12, 3)).copy(),
         "divergence": np.array([[3.0, 1, 2], [1, 0.5, 2], [1, 4, 2], [1, 1, 2]]),
     }
     return Watched(**{**made, **changes})

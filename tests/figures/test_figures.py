@@ -33,7 +33,7 @@ def test_a_sheet_has_every_picture_in_its_place():
 
 def test_every_other_frame_is_shown_and_fewer_of_long_videos():
     assert strips._times(watched()).tolist() == [0, 2]
-    missing = dict.fromkeys(("true_ids", "reconstruction", "forecast", "divergence"))
+    missing = dict.fromkeys(("true_ids", "reconstruction", "prior_reconstruction", "divergence"))
     long = watched(frames=np.zeros((240, 8, 12, 3), np.uint8), ids=np.zeros((240, 8, 12), np.int64), **missing)
     times = strips._times(long)
     assert len(times) == strips.COLUMNS
@@ -80,7 +80,7 @@ def test_pictures_are_written_twice_and_the_same_each_time(tmp_path):
 
 
 def test_videos_of_several_sizes_fit_one_figure(tmp_path):
-    tall = {name: np.zeros((4, 20, 10, 3), np.uint8) for name in ("frames", "reconstruction", "forecast")}
+    tall = {name: np.zeros((4, 20, 10, 3), np.uint8) for name in ("frames", "reconstruction", "prior_reconstruction")}
     ids = {name: np.ones((4, 20, 10), np.int64) for name in ("ids", "true_ids")}
     runs = {"a": [watched(), watched(**tall, **ids)]}
     assert len(strips.write_masks(tmp_path / "masks", runs)) == 2
@@ -89,7 +89,7 @@ def test_videos_of_several_sizes_fit_one_figure(tmp_path):
 
 
 def test_what_a_model_cannot_show_is_not_drawn(tmp_path):
-    plain = [watched(true_ids=None, reconstruction=None, forecast=None, divergence=None)]
+    plain = [watched(true_ids=None, reconstruction=None, prior_reconstruction=None, divergence=None)]
     assert strips.write_foreground(tmp_path / "a", {"run": plain}) == []
     assert strips.write_reconstructions(tmp_path / "b", plain) == []
     assert strips.write_divergence(tmp_path / "c", plain) == []

@@ -73,13 +73,13 @@ def test_names_are_text_whatever_they_hold(page):
 
 @needs_browser
 def test_the_slider_changes_every_picture(page):
-    for panel, divisor in (("input", 1), ("reconstruction", 2), ("forecast", 5)):
+    for panel, divisor in (("input", 1), ("reconstruction", 2), ("prior_reconstruction", 5)):
         assert close(colour(page, panel, 7, 0), [GREYS[0] // divisor] * 3)
     page.click("byId('frame')")  # in the middle of four frames: the second or third
     frame = page.evaluate("viewer.frame")
     assert frame in (1, 2)
     assert page.evaluate("byId('clock').textContent") == f"{frame + 1} / 4"
-    for panel, divisor in (("input", 1), ("reconstruction", 2), ("forecast", 5)):
+    for panel, divisor in (("input", 1), ("reconstruction", 2), ("prior_reconstruction", 5)):
         assert close(colour(page, panel, 7, 0), [GREYS[frame] // divisor] * 3)
 
 
@@ -251,7 +251,7 @@ def test_it_can_be_read_by_day_and_night(chromium, file, dark):
 
 @needs_browser
 def test_what_a_model_cannot_show_has_no_panel(chromium, tmp_path):
-    plain = watched(true_ids=None, reconstruction=None, forecast=None, divergence=None)
+    plain = watched(true_ids=None, reconstruction=None, prior_reconstruction=None, divergence=None)
     write_page(tmp_path / "plain.html", contents(methods=[], log=[], videos=[plain], verdict=""))
     page = chromium.open(tmp_path / "plain.html")
     assert page.evaluate("Object.keys(viewer.canvases)") == ["input", "prediction"]
@@ -281,7 +281,7 @@ def test_one_score_is_a_point_and_names_tell_videos_apart(chromium, tmp_path):
 @needs_browser
 def test_a_single_frame_is_a_video_too(chromium, tmp_path):
     whole = watched()
-    parts = ("frames", "true_ids", "ids", "reconstruction", "forecast", "divergence")
+    parts = ("frames", "true_ids", "ids", "reconstruction", "prior_reconstruction", "divergence")
     one = watched(**{part: getattr(whole, part)[:1] for part in parts})
     write_page(tmp_path / "one.html", contents(videos=[one], log=LOG[:1]))
     page = chromium.open(tmp_path / "one.html", width=390)

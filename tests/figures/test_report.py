@@ -44,7 +44,7 @@ def test_a_run_knows_its_videos_and_is_evaluated_once(monkeypatch, trained, caps
     data = data_of(page)
     assert data["title"] == "vonet-sprites"
     assert [video["frames"] for video in data["videos"]] == [3, 3]
-    assert set(data["videos"][0]["sheets"]) == {"input", "reconstruction", "forecast"}
+    assert set(data["videos"][0]["sheets"]) == {"input", "reconstruction", "prior_reconstruction"}
     assert list(data["curves"]["losses"]) == ["reconstruction", "kl"]
     assert len(data["curves"]["scores"]["fg_ari"]) == 2
     (evaluation,) = (trained / "evaluation").glob("*.json")

@@ -53,11 +53,11 @@ def test_what_is_shown_of_the_inside_is_the_models_own(model, video):
     clip = Clip(torch.from_numpy(video.frames).permute(0, 3, 1, 2)[None].float() / 255)
     with torch.no_grad():
         output = model.unroll(clip, fresh_state(model, video))
-    for source, pixels in (("posterior", shown.reconstruction), ("prior", shown.forecast)):
+    for source, pixels in (("posterior", shown.reconstruction), ("prior", shown.prior_reconstruction)):
         expected = (model.pictures(output, source)[0].permute(0, 2, 3, 1) * 255).round().byte().numpy()
         assert np.array_equal(pixels, expected)
     assert np.allclose(shown.divergence, model.slot_divergence(output)[0].numpy())
-    assert not np.array_equal(shown.reconstruction, shown.forecast)
+    assert not np.array_equal(shown.reconstruction, shown.prior_reconstruction)
 
 
 def test_models_need_not_explain_themselves(model, video):
@@ -73,7 +73,7 @@ def test_models_need_not_explain_themselves(model, video):
     silent = watch(Silent(), video)
     assert not isinstance(Silent(), ExplainingModel)
     assert isinstance(model, ExplainingModel)
-    assert silent.reconstruction is silent.forecast is silent.divergence is None
+    assert silent.reconstruction is silent.prior_reconstruction is silent.divergence is None
     assert np.array_equal(silent.ids, watch(model, video).ids)
 
 
@@ -82,7 +82,7 @@ def test_other_methods_show_what_they_have(video, name):
     torch.manual_seed(0)
     shown = watch(experiments.get(name).build_model().eval(), video)
     assert (shown.reconstruction is not None) == (name == "savi-laptop-a")
-    assert shown.forecast is shown.divergence is None
+    assert shown.prior_reconstruction is shown.divergence is None
     assert shown.ids.shape == video.ids.shape
 
 
@@ -100,11 +100,11 @@ def test_labels_of_a_model_s_own_are_shown(video):
     assert shown.slots > 2
 
 
-def test_without_a_prior_there_is_no_forecast(video):
+def test_without_a_prior_there_is_no_prior_reconstruction(video):
     config = experiments.get("vonet-sprites").model
     config = replace(config, sequential_vae=replace(config.sequential_vae, prior=None))
     shown = watch(lively(config), video)
-    assert shown.forecast is shown.divergence is None
+    assert shown.prior_reconstruction is shown.divergence is None
     assert shown.reconstruction.shape == shown.frames.shape
 
 

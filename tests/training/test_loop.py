@@ -359,7 +359,7 @@ def test_overrides_are_typed():
 @pytest.mark.parametrize(
     ("change", "words"),
     [
-        ("model.slots", "Expected OPTION=VALUE, such as training.batch=16, got 'model.slots'."),
+        ("model.slots", "the change is 'model.slots'; it must be OPTION=VALUE, such as training.batch=16"),
         ("model.slotz=3", "there is no option 'model.slotz': 'slotz' is not among size, slots"),
         ("model.slots=many", "model.slots is 11 and 'many' was given; it must be of type int"),
         ("model.slots=3.5", "it must be of type int"),

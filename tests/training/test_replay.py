@@ -97,7 +97,7 @@ def test_replay_is_the_plain_version(length):
     """Over three times the ring's length, every sample has the right frames, flags and states."""
     replay, plain, model = made(length=length), PlainReplay(3, length, 0), Tracer()
     for update in range(2 * length):
-        replay.watch(model)
+        replay.advance(model)
         plain.watch_frame()
         plain.watch_frame()
         if update < 2:
@@ -111,8 +111,8 @@ def test_replay_is_the_plain_version(length):
 
 def test_everything_is_watched_and_sampled_evenly():
     replay, model = made(watched=2, length=60, first=2 * 56), Tracer()
-    replay.watch(model, frames=replay.frames_to_begin)
-    assert replay.watched_frames == 56  # two passes over the 28 frames, for each of the two
+    replay.advance(model, frames=replay.frames_to_begin)
+    assert replay.unrolled_frames == 56  # two passes over the 28 frames, for each of the two
     seen = np.zeros(120)
     for _ in range(400):
         clip, _ = replay.sample(model, 8, 1)
@@ -128,7 +128,7 @@ def test_a_share_of_the_segments_begins_with_a_video():
             videos=3, length=40, frames_per_update=2, frames_before_first_update=100, beginnings=share
         )
         replay, model = Replay(config, Footage(videos(), (2, 2)), np.random.default_rng(0)), Tracer()
-        replay.watch(model)
+        replay.advance(model)
         clip, state = replay.sample(model, 400, 2)
         begins = clip.is_first[:, 0]
         assert low <= begins.float().mean() <= high
@@ -143,17 +143,17 @@ def test_a_share_of_the_segments_begins_with_a_video():
 def test_frames_before_the_first_update_are_watched_once():
     replay, model = made(watched=4, first=41), Tracer()
     assert replay.frames_to_begin == 10
-    replay.watch(model, frames=3)  # a part of them
+    replay.advance(model, frames=3)  # a part of them
     assert replay.frames_to_begin == 7
-    replay.watch(model)  # the rest, and what each update has
-    assert replay.watched_frames == 12
-    replay.watch(model)
-    assert replay.watched_frames == 14
+    replay.advance(model)  # the rest, and what each update has
+    assert replay.unrolled_frames == 12
+    replay.advance(model)
+    assert replay.unrolled_frames == 14
 
 
 def test_too_little_to_sample_from_is_said():
     replay, model = made(per_update=1), Tracer()
-    replay.watch(model)
+    replay.advance(model)
     with pytest.raises(BadInput, match="the replay buffer has 1 frames, fewer than the 3 of a segment"):
         replay.sample(model, 2, 3)
 
@@ -161,7 +161,7 @@ def test_too_little_to_sample_from_is_said():
 def test_noise_is_not_kept_but_drawn():
     replay, model = made(), Tracer()
     for _ in range(4):
-        replay.watch(model)
+        replay.advance(model)
     assert not any("noise" in name for name in replay.remember()[0])
     first, second = (replay.sample(model, 3, 2)[1].noise for _ in range(2))
     assert not torch.equal(first, second)
@@ -171,13 +171,13 @@ def test_put_away_and_taken_up_it_goes_on_the_same():
     model = Tracer()
     replay, again = made(length=11), made(length=11, seed=99)
     for _ in range(9):
-        replay.watch(model)
+        replay.advance(model)
     replay.sample(model, 4, 3)
     tensors, facts = replay.remember()
     again.recall(({name: tensor.clone() for name, tensor in tensors.items()}, facts))
     for _ in range(15):
-        replay.watch(model)
-        again.watch(model)
+        replay.advance(model)
+        again.advance(model)
         (a, state_a), (b, state_b) = replay.sample(model, 4, 3), again.sample(model, 4, 3)
         assert torch.equal(a.frames, b.frames)
         assert torch.equal(a.is_first, b.is_first)

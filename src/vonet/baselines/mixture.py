@@ -110,18 +110,19 @@ class MixtureConfig:
         check_slots(self.slots)
         check_choice("enlargement", self.enlargement, Enlargement)
         if self.shading_order not in (0, 1, 2):
-            raise BadInput(f"Expected a shading_order of 0, 1 or 2, got {self.shading_order}.")
+            raise BadInput(f"shading_order is {self.shading_order}; it must be 0, 1 or 2")
         if self.seed_window < 1 or self.seed_window % 2 == 0:
-            raise BadInput(f"Expected an odd seed_window, got {self.seed_window}.")
+            raise BadInput(f"seed_window is {self.seed_window}; it must be odd and 1 or more")
         if self.em_iterations < 0:
-            raise BadInput(f"Expected em_iterations of 0 or more, got {self.em_iterations}.")
-        if not 0 < self.uniform_share < 1 or not 0 < self.min_relative_std <= 1 or self.brightness_offset <= 0:
-            raise BadInput(
-                "Expected 0 < uniform_share < 1, 0 < min_relative_std <= 1 and brightness_offset > 0, got "
-                f"{self.uniform_share}, {self.min_relative_std} and {self.brightness_offset}."
-            )
+            raise BadInput(f"em_iterations is {self.em_iterations}; it must be 0 or more")
+        if not 0 < self.uniform_share < 1:
+            raise BadInput(f"uniform_share is {self.uniform_share}; it must be more than 0 and less than 1")
+        if not 0 < self.min_relative_std <= 1:
+            raise BadInput(f"min_relative_std is {self.min_relative_std}; it must be more than 0 and at most 1")
+        if not self.brightness_offset > 0:
+            raise BadInput(f"brightness_offset is {self.brightness_offset}; it must be more than 0")
         if self.cell < 1 or any(side % self.cell for side in self.size):
-            raise BadInput(f"Expected a cell that divides {self.size[0]}x{self.size[1]} pixels, got {self.cell}.")
+            raise BadInput(f"cell is {self.cell}; it must divide the sides of {self.size[0]}x{self.size[1]} pixels")
 
     @property
     def losses(self) -> tuple[str, ...]:
@@ -236,8 +237,8 @@ class Mixture(nn.Module):
         shape = tuple(state.components.shape)
         if shape[0] != len(frames) or shape[-1] != self.width:
             raise BadInput(
-                f"The state holds components of shape {shape}; expected {len(frames)} videos x at least 1 slot x "
-                f"{self.width}: start with model.initial_state({len(frames)})."
+                f"the state holds components of shape {shape}; expected {len(frames)} videos x at least 1 slot x "
+                f"{self.width}: start with model.initial_state({len(frames)})"
             )
 
     # ---- colours ---------------------------------------------------------------------------------------------------

@@ -13,8 +13,8 @@ The settings are those of the VONet paper, which used the re-implementation by G
 because the pooled grid has 16 cells. The paper does not give the frame size; we use 64x64, since the same network would
 make 64 slots from 128x128.
 
-Deviations from GI: Training decodes half of the frames and every second pixel in both directions, as GI does, but from
-a random offset where GI always takes the even ones. Evaluation decodes the means, where GI samples for each pixel,
+Deviations from GI: Training decodes half of the frames and every second pixel in both directions, as GI does. The
+offset is random, where GI always takes the even ones. Evaluation decodes the means, where GI samples for each pixel,
 which makes the masks noisy. The KL divergence of frames has a prior of matching shape (GI's fails unless T = K). Every
 layer of the transformers has its own initialisation, where GI copies one layer. The heads of the latents are
 initialised as everywhere in vonet, scaled to GI's size, and their log standard deviation is an option

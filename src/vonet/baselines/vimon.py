@@ -122,8 +122,12 @@ class ViMONConfig:
 
 @dataclass(frozen=True)
 class ViMONState(State):
-    """hidden: h of each slot. forecast: Log-mask that each slot predicts for the next frame; zero (the whole frame)
-    before the first."""
+    """The memory of ViMON after a frame.
+
+    Attributes:
+        hidden: h of each slot.
+        forecast: Log-mask that each slot predicts for the next frame; zero (the whole frame) before the first.
+    """
 
     hidden: Float[Tensor, "B K hidden"]
     forecast: Float[Tensor, "B K H W"]

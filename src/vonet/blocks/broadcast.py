@@ -1,4 +1,5 @@
-"""The spatial-broadcast decoder: each slot is decoded to a picture; two likelihoods combine the K pictures."""
+"""The spatial-broadcast decoder. Each slot is decoded to a picture. The K pictures are combined by one of two
+likelihoods, a mixture or a blend."""
 
 from __future__ import annotations
 

@@ -98,13 +98,16 @@ class DVAE(nn.Module):
 
     @property
     def tokens(self) -> int:
+        """N, the number of tokens of a frame."""
         return self.grid[0] * self.grid[1]
 
     @property
     def vocabulary(self) -> int:
+        """V, the number of kinds of tokens."""
         return self.from_tokens.in_features
 
     def logits(self, frames: Float[Tensor, "B 3 H W"]) -> Float[Tensor, "B N V"]:
+        """Logits of the token of each patch."""
         patches = rearrange(frames, "b c (h p) (w q) -> b h w (c p q)", p=4, q=4)
         x = self.fine(patches)
         if len(self.join):
@@ -142,6 +145,7 @@ class DVAE(nn.Module):
         return self.decoder(embedded.permute(0, 3, 1, 2))  # channels last in memory
 
     def decode_soft(self, soft: Float[Tensor, "B N V"]) -> Float[Tensor, "B 3 H W"]:
+        """Pictures from tokens that are distributions over the vocabulary."""
         return self._picture(self.from_tokens(soft))
 
     def decode(self, tokens: Int[Tensor, "B N"]) -> Float[Tensor, "B 3 H W"]:
@@ -149,6 +153,7 @@ class DVAE(nn.Module):
         return self._picture(F.embedding(tokens, self.from_tokens.weight.t()) + self.from_tokens.bias)
 
     def pixel_error(self, frames: Float[Tensor, "B 3 H W"], soft: Float[Tensor, "B N V"]) -> Float[Tensor, " B"]:
+        """Squared error of the reconstruction, summed over channels and pixels."""
         return (self.decode_soft(soft) - frames).square().sum((1, 2, 3))
 
 

@@ -24,6 +24,7 @@ class Gaussian:
         return torch.addcmul(self.mean, self.log_std.exp(), torch.randn_like(self.mean))
 
     def detach(self) -> Gaussian:
+        """The same distribution, through which no gradient passes."""
         return Gaussian(self.mean.detach(), self.log_std.detach())
 
 

@@ -105,6 +105,7 @@ class UNet(nn.Module):
         return F.relu_(F.max_pool2d(norm(convolution(x)), 2))  # ReLU and maximum commute: a quarter of the work
 
     def decode(self, e: Float[Tensor, "N E"], skips: list[Tensor]) -> Float[Tensor, "N h w"]:
+        """The logits of a mask from the bottleneck vector and the maps of the way down."""
         x = F.relu(self.expand(e)).unflatten(1, self.bottom)
         x = self.up[0](torch.cat([x, skips[-1]], dim=1))  # the only up-block whose input is not enlarged
         x = F.relu_(self.up_norms[0](x))

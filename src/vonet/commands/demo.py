@@ -24,7 +24,7 @@ def add_options(parser: ArgumentParser) -> None:
     parser.add_argument(
         "--videos", type=int, default=TRAINING_VIDEOS, help=f"number of training videos (default: {TRAINING_VIDEOS})"
     )
-    parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--seed", type=int, default=0, help="seed of weights and batches (default: 0)")
 
 
 def run(arguments: Namespace) -> None:

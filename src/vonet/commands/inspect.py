@@ -16,7 +16,9 @@ DESCRIPTION = "Recognises MOVi (TFDS shards and other layouts), video files, fol
 
 
 def add_options(parser: ArgumentParser) -> None:
-    parser.add_argument("path", type=Path, metavar="PATH")
+    parser.add_argument(
+        "path", type=Path, metavar="PATH", help="a video file, a folder of frames, or a set of videos of any layout"
+    )
     parser.add_argument("--full", action="store_true", help="decode every video and check every checksum")
     parser.add_argument("--json", action="store_true", help="print as JSON (no contact sheet unless --sheet)")
     parser.add_argument("--sheet", type=Path, metavar="PNG", help="the contact sheet (default: inspect.png)")

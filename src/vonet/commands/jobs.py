@@ -59,9 +59,18 @@ class Data:
 class Job:
     """A training and its evaluation.
 
-    processes: Processes of torchrun, one per GPU. scored: Store to score on, if it differs from the training store.
-    scoring: Options of `vonet evaluate`. level: Level of the videos. start: Run whose weights the training starts from,
-    instead of those that the experiment names."""
+    Attributes:
+        experiment: Name of the experiment.
+        seed: Seed of the training.
+        out: Folder of the run.
+        data: Store to train on.
+        processes: Processes of torchrun, one per GPU.
+        updates: Number of updates, if it differs from the experiment's.
+        scored: Store to score on, if it differs from the training store.
+        scoring: Options of `vonet evaluate`.
+        level: Level of the videos.
+        start: Run whose weights the training starts from, instead of those that the experiment names.
+    """
 
     experiment: str
     seed: int
@@ -209,7 +218,7 @@ def _describe(executor: Any, work: Data | Job, more: Mapping[str, str], options:
     for option in options:
         name, equals, value = option.partition("=")
         if not equals:
-            raise BadInput(f"Expected NAME=VALUE after --slurm, such as partition=gpu, got {option!r}.")
+            raise BadInput(f"--slurm is {option!r}; it must be NAME=VALUE, such as partition=gpu")
         needs[name] = int(value) if value.isdigit() else value
     try:
         executor.update_parameters(**needs, additional_parameters=dict(more))

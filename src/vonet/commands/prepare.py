@@ -19,8 +19,10 @@ DESCRIPTION = (
 
 
 def add_options(parser: ArgumentParser) -> None:
-    parser.add_argument("path", type=Path, metavar="PATH")
-    parser.add_argument("out", type=Path, metavar="OUT")
+    parser.add_argument(
+        "path", type=Path, metavar="PATH", help="a video file, a folder of frames, or a set of videos of any layout"
+    )
+    parser.add_argument("out", type=Path, metavar="OUT", help="folder of the store; it must not lie inside PATH")
     parser.add_argument(
         "--size", type=int, nargs="+", metavar="PIXELS", help="side, or height and width (default: each video's own)"
     )

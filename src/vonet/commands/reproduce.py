@@ -86,10 +86,17 @@ def run(arguments: Namespace) -> None:
 class Reported:
     """An experiment, and the command (without its `--out`) that generates its videos.
 
-    store: Name of the videos' folder. level: Level of the videos, if the table has a column for each level. movi:
-        Folder with MOVi's files below --data, if the videos are MOVi's. size: Size to which videos are resized for
-        training; they are scored at their own size. scoring: Options of `vonet evaluate`. start: Experiment among
-        those before it whose first seed gives the initial weights.
+    Attributes:
+        experiment: Name of the experiment.
+        make: The command.
+        store: Name of the videos' folder.
+        seeds: Seeds of the trainings.
+        level: Level of the videos, if the table has a column for each level.
+        movi: Folder with MOVi's files below --data, if the videos are MOVi's.
+        updates: Number of updates, if it differs from the experiment's.
+        size: Size to which videos are resized for training; they are scored at their own size.
+        scoring: Options of `vonet evaluate`.
+        start: Experiment among those before it whose first seed gives the initial weights.
     """
 
     experiment: str

@@ -47,7 +47,10 @@ def add_options(parser: ArgumentParser) -> None:
         help="change options of the experiment, such as model.slots=7",
     )
     parser.add_argument(
-        "--accumulate", type=int, help="compute each batch in N parts, which takes less memory (default: 1)"
+        "--accumulate",
+        type=int,
+        metavar="N",
+        help="compute each batch in N parts, which takes less memory (default: 1)",
     )
     parser.add_argument(
         "--precision",
@@ -56,7 +59,7 @@ def add_options(parser: ArgumentParser) -> None:
         "(default: float32)",
     )
     parser.add_argument(
-        "--evaluate-every", type=int, metavar="N", help="updates between evaluations (default: a tenth)"
+        "--evaluate-every", type=int, metavar="N", help="updates between evaluations (default: a tenth of the updates)"
     )
     parser.add_argument("--videos", type=int, help="validation videos to score (default: 16)")
     parser.add_argument("--save-minutes", type=float, help="minutes between checkpoints (default: 5)")

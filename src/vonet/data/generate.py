@@ -21,7 +21,14 @@ SPLITS = ("train", "validation", "test")
 
 @dataclass(frozen=True)
 class GeneratedVideo:
-    """about: Metadata with at least the `name`. arrays: Further ground truth, such as true positions."""
+    """One generated video with its ground truth.
+
+    Attributes:
+        frames: The pictures, bytes.
+        ids: The object of each pixel; 0 is the background.
+        about: Metadata with at least the `name`.
+        arrays: Further ground truth, such as true positions.
+    """
 
     frames: UInt8[np.ndarray, "T H W 3"]
     ids: UInt8[np.ndarray, "T H W"]
@@ -54,8 +61,21 @@ class _Job:
 
 
 def generate(world: World, counts: Mapping[str, int], out: Path, workers: int) -> None:
-    """Generate a store with the given number of videos per split. Existing videos are kept: an interrupted call
-    continues when it is repeated, and a larger number extends a finished store."""
+    """Generate a store with the given number of videos per split.
+
+    Existing videos are kept: an interrupted call continues when it is repeated, and a larger number extends a finished
+    store.
+
+    Args:
+        world: Description of the videos, such as `WorldConfig("A")`.
+        counts: Number of videos by split (`train`, `validation`, `test`).
+        out: Folder of the store.
+        workers: Number of processes. The videos do not depend on it.
+
+    Raises:
+        BadInput: If no videos are asked for, a split is unknown, or the folder has a store of other options or more
+            videos.
+    """
     check_workers(workers)
     for split, count in counts.items():
         if split not in SPLITS or count < 0:

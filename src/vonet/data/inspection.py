@@ -44,8 +44,19 @@ class Statistics:
 
 @dataclass(frozen=True)
 class Inspection:
-    """frames: Number of frames, or the smallest and the largest number. size: Height and width, or the smallest and the
-    largest. ids: Number of videos with true ids."""
+    """What `inspect` found out about a set of videos.
+
+    Attributes:
+        path: Where the videos are.
+        layout: The recognised layout.
+        videos: Number of videos that can be read.
+        splits: Number of videos in each split.
+        frames: Number of frames, or the smallest and the largest number.
+        size: Height and width, or the smallest and the largest.
+        ids: Number of videos with true ids.
+        statistics: Statistics of the true ids; None if no video that was decoded has any.
+        problems: Damage and omissions, one sentence each.
+    """
 
     path: str
     layout: str
@@ -76,8 +87,20 @@ class Inspection:
 
 
 def inspect(path: Path, full: bool, workers: int = 1, limits: Limits = DEFAULT_LIMITS) -> tuple[Inspection, Videos]:
-    """Inspects the lengths and sizes of all videos and the content of some; with `full`, all content and all checksums.
-    Also returns the videos that can be read."""
+    """Inspect the lengths and sizes of all videos, and the content of some.
+
+    Args:
+        path: A video file, a folder of frames, or a set of videos of any layout.
+        full: Decode all videos and check all checksums, not only eight videos.
+        workers: Number of processes for `full`.
+        limits: Videos and pictures beyond these limits of memory are skipped.
+
+    Returns:
+        What was found, and the videos that can be read.
+
+    Raises:
+        BadInput: If no video can be read.
+    """
     check_workers(workers)
     videos = open_videos(path, limits=limits)
     problems = list(videos.problems)

@@ -10,8 +10,12 @@ from vonet.data.resize import DEFAULT_FIT, Fit
 
 @dataclass(frozen=True)
 class KnownInput:
-    """fit: How training frames of another shape were resized to the model's size. grey: Whether the training videos had
-    no colours."""
+    """What a model knows about the frames of its training.
+
+    Attributes:
+        fit: How training frames of another shape were resized to the model's size.
+        grey: Whether the training videos had no colours.
+    """
 
     fit: Fit = DEFAULT_FIT
     grey: bool = False

@@ -13,9 +13,10 @@ class Limits:
     """The most that a reader may load at once. A file that exceeds a limit is refused with a one-sentence error before
     it is decoded.
 
-    megapixels: Largest picture or frame, in millions of pixels. Decoding takes about 10 bytes per pixel; 8K video has
-        33 million.
-    gigabytes: Largest video that cannot be read in pieces, such as a pickle, or the ids and annotations of a store.
+    Attributes:
+        megapixels: Largest picture or frame, in millions of pixels. Decoding takes about 10 bytes per pixel; 8K video
+            has 33 million.
+        gigabytes: Largest video that cannot be read in pieces, such as a pickle, or the ids and annotations of a store.
     """
 
     megapixels: float = 36.0

@@ -39,8 +39,13 @@ GREY_VIDEO = "have no colours, which weights that are trained on colours hardly 
 
 @dataclass(frozen=True)
 class PrepareConfig:
-    """size: Height and width; None keeps each video's own. fit: How frames of another shape are resized (`resize.Fit`).
-    every: Keep only every N-th frame."""
+    """How videos are converted.
+
+    Attributes:
+        size: Height and width in pixels; None keeps each video's own.
+        fit: How frames of another shape are resized (`resize.Fit`).
+        every: Keep only every N-th frame.
+    """
 
     size: tuple[int, int] | None = None
     fit: Fit = DEFAULT_FIT
@@ -66,8 +71,12 @@ class _Job:
 
 @dataclass(frozen=True)
 class Prepared:
-    """problems: One sentence for each video that could not be read. notes: Videos that differ from what models are
-    usually trained on."""
+    """What `prepare` has to report.
+
+    Attributes:
+        problems: One sentence for each video that could not be read.
+        notes: Videos that differ from what models are usually trained on, one sentence for each kind of difference.
+    """
 
     problems: list[str]
     notes: list[str]
@@ -76,10 +85,23 @@ class Prepared:
 def prepare(
     path: Path | str, out: Path, config: PrepareConfig, workers: int, limits: Limits = DEFAULT_LIMITS
 ) -> Prepared:
-    """Make the store. Convert videos to a store; videos that cannot be read are reported as problems and skipped.
+    """Convert videos to a store, which training reads. Videos that cannot be read are reported and skipped.
 
     An interrupted call continues when it is repeated. Later calls add new and changed videos and drop those that are
     gone.
+
+    Args:
+        path: A video file, a folder of frames, or a set of videos of any layout.
+        out: Folder of the store. It must not lie inside `path`.
+        config: Size, fit and every N-th frame.
+        workers: Number of processes. The result does not depend on it.
+        limits: Videos and pictures beyond these limits of memory are skipped.
+
+    Returns:
+        The problems and remarks.
+
+    Raises:
+        BadInput: If no video can be read, `out` lies inside `path`, or the store was made with other options.
     """
     check_workers(workers)
     if out.resolve().is_relative_to(Path(path).resolve()):

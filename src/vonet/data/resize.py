@@ -21,8 +21,11 @@ GREY = 128
 class Fitting:
     """Maps a part of a frame to a part of a picture of another size.
 
-    kept: Left, top, right and bottom of the frame's part, in pixels of the frame; may be fractions.
-    box: Top, left, bottom and right of the part of the picture that it fills.
+    Attributes:
+        frame: Height and width of the frame.
+        picture: Height and width of the picture.
+        kept: Left, top, right and bottom of the frame's part, in pixels of the frame; may be fractions.
+        box: Top, left, bottom and right of the part of the picture that it fills.
     """
 
     frame: tuple[int, int]

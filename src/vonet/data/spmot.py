@@ -64,8 +64,10 @@ SPRITE = np.dtype(
 class SpritesMotConfig:
     """Everything that determines the clips, except their number.
 
-    size: side of frames and masks in pixels, one of 32, 64 and 128. Below 128 every second (fourth) pixel is kept.
-    seed: Different seeds give independent streams.
+    Attributes:
+        size: Side of frames and masks in pixels, one of 32, 64 and 128. At 64 every second pixel is kept, at 32 every
+            fourth.
+        seed: Different seeds give independent streams.
     """
 
     size: int = 64
@@ -73,9 +75,9 @@ class SpritesMotConfig:
 
     def __post_init__(self) -> None:
         if self.size not in SIZES:
-            raise BadInput(f"Expected a size of {', '.join(map(str, SIZES))} pixels, got {self.size}.")
+            raise BadInput(f"size is {self.size}; it must be one of {', '.join(map(str, SIZES))} (pixels)")
         if self.seed < 0:
-            raise BadInput(f"Expected a seed of 0 or more, got {self.seed}.")
+            raise BadInput(f"seed is {self.seed}; it must be 0 or more")
 
     @property
     def name(self) -> str:

@@ -58,7 +58,18 @@ class SpritesConfig:
 def sprite_videos(
     videos: int, frames: int = 12, size: int = 32, objects: tuple[int, int] = (2, 3), seed: int = 0
 ) -> tuple[UInt8[np.ndarray, "videos T H W 3"], UInt8[np.ndarray, "videos T H W"]]:
-    """Frames and object ids (0 is the background). Each video depends only on the seed and its number."""
+    """Toy videos in memory. Each video depends only on the options and its number.
+
+    Args:
+        videos: Number of videos.
+        frames: Frames of each video, T.
+        size: Side of the frames, in pixels.
+        objects: Smallest and largest number of objects.
+        seed: Different seeds give different videos.
+
+    Returns:
+        Frames, bytes, and object ids, in which 0 is the background.
+    """
     made = [_video(np.random.default_rng((seed, number)), frames, size, objects) for number in range(videos)]
     return np.stack([pixels for pixels, _ in made]), np.stack([ids for _, ids in made])
 

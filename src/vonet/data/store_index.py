@@ -118,8 +118,9 @@ def _damaged(path: Path, why: str = "") -> BadInput:
 
 
 class Inside:
-    """Whether files lie inside a folder. A link that leads out of the folder is not inside: otherwise a downloaded
-    store could show any file of this machine as the pixels of a video. The folder itself may be a link."""
+    """Tests whether a file lies inside a folder. A link inside the folder that points to a file outside does not count:
+    otherwise a downloaded store could read any file of this machine as the pixels of a video. The folder itself may be
+    a link."""
 
     def __init__(self, root: Path):
         self._root = os.path.realpath(root)

@@ -80,9 +80,18 @@ class Comparison:
 
 
 def compare(paths: Sequence[Path]) -> Comparison:
-    """`paths`: Folders of runs that `vonet evaluate` has scored, or the files that it wrote. All must be of the same
-    videos and protocol; the scores of methods without learning are taken from the first. If runs were evaluated several
-    times, the evaluation with the most videos that all runs have in common is used."""
+    """Compare recorded evaluations on the same videos under the same protocol.
+
+    Args:
+        paths: Folders of runs that `vonet evaluate` has scored, or the files that it wrote. If runs were evaluated
+            several times, the evaluation with the most videos that all runs have in common is used.
+
+    Returns:
+        One line for each run, and lines for the methods without learning, whose scores are those of the first run.
+
+    Raises:
+        BadInput: If no paths are given, or the videos or rules differ.
+    """
     if not paths:
         raise BadInput("nothing to compare was given; give folders of runs, or files that vonet evaluate wrote")
     runs = [{file: _with_rows(file) for file in _files(path)} for path in paths]

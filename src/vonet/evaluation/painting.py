@@ -22,7 +22,7 @@ from vonet.errors import BadInput
 from vonet.evaluation.run import fresh_state
 from vonet.interface import Clip, ExplainingModel, device_of, frames_tensor
 
-SOURCES = {"posterior": "reconstruction", "prior": "forecast"}
+SOURCES = {"posterior": "reconstruction", "prior": "prior_reconstruction"}
 """Kinds of reconstructions, and their names in an `Explanation`."""
 
 

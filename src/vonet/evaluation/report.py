@@ -28,8 +28,13 @@ HEADING = ("experiment", "data", "split", "videos", "protocol", "seeds", "slots"
 
 @dataclass(frozen=True)
 class Report:
-    """about: Everything that the scores depend on. paper: The paper's scores in percent, if experiment and data are the
-    paper's."""
+    """The scores of an evaluation.
+
+    Attributes:
+        about: Everything that the scores depend on.
+        rows: One row per video (or window), seed and method.
+        paper: The paper's scores in percent, if experiment and data are the paper's.
+    """
 
     about: Mapping[str, Any]
     rows: Sequence[Row]

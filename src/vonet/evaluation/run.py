@@ -93,9 +93,28 @@ def evaluate_model(
     offline: bool = False,
     progress: bool = True,
 ) -> list[Row]:
-    """Returns one row per video (or window), seed and method. `size` is the model's frame size; videos of another size
-    are resized to it, and masks to the size of the true ids. `enlargement` None: the model's own way. `offline`: Also
-    score a second pass, backwards from the last state, if the protocol has whole videos and the model has memory."""
+    """Score a model on videos with true ids.
+
+    Args:
+        model: A model in evaluation mode.
+        size: Height and width of the model's frames, in pixels. Videos of another size are resized to it, and masks to
+            the size of the true ids.
+        videos: Videos that all have true ids.
+        protocol: The rules by which they are scored.
+        batch: Number of videos that are processed together.
+        seeds: Number of evaluations with different noise for the initial slots.
+        slots: Number of slots K; None: the model's own.
+        enlargement: How masks are enlarged; None: the model's own way.
+        offline: Also score a second pass, backwards from the last state, if the protocol has whole videos and the model
+            has memory.
+        progress: Whether to show a progress bar.
+
+    Returns:
+        One row per video (or window), seed and method.
+
+    Raises:
+        BadInput: If `batch` or `seeds` is less than 1, or a video does not suit the protocol.
+    """
     if batch < 1 or seeds < 1:
         raise BadInput(f"a batch of {batch} and {seeds} seeds were asked for; at least 1 of each is needed")
     _check(videos, protocol)

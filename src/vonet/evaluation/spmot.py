@@ -71,13 +71,17 @@ def require_motmetrics() -> ModuleType:
 class TrackingCounts:
     """Tracking events of one or more clips. Counts of different clips can be added.
 
-    object_frames: Pairs of a true object and a scored frame in which its mask is not dropped. matches, misses,
-        id_switches: Outcomes of these pairs; each pair has exactly one.
-    false_positives: predicted segments that match no object, summed over frames.
-    iou: sum of the IoU of matches and id switches.
-    objects: true objects with at least one such frame.
-    mostly_detected: objects that are matched in at least 80 % of their frames, id switches included.
-    mostly_tracked: The same, but id switches do not count.
+    Attributes:
+        object_frames: Pairs of a true object and a scored frame in which its mask is not dropped. Each pair is a match,
+            a miss or an id switch.
+        matches: Pairs whose segment is the one that the object had before.
+        misses: Pairs without a segment.
+        id_switches: Pairs whose segment is another one than before.
+        false_positives: Predicted segments that match no object, summed over frames.
+        iou: Sum of the IoU of matches and id switches.
+        objects: True objects with at least one such frame.
+        mostly_detected: Objects that are matched in at least 80 % of their frames, id switches included.
+        mostly_tracked: The same, but id switches do not count.
     """
 
     object_frames: int = 0
@@ -96,7 +100,7 @@ class TrackingCounts:
     def scores(self) -> dict[str, float]:
         """The scores of `TRACKING_SCORES`, in percent. MOTP is 0 where nothing was matched."""
         if not self.object_frames:
-            raise BadInput("The clips show no object in frames 2 to 9: tracking scores need at least one.")
+            raise BadInput("the clips show no object in frames 2 to 9; tracking scores need at least one")
         detected = self.matches + self.id_switches
         errors = self.misses + self.id_switches + self.false_positives
         shares = {
@@ -173,8 +177,8 @@ def count_events(true_ids: Any, predicted_ids: Any) -> TrackingCounts:
     true_ids, predicted_ids = np.asarray(true_ids), np.asarray(predicted_ids)
     if true_ids.shape != predicted_ids.shape or true_ids.ndim != 3 or len(true_ids) != CLIP_FRAMES:
         raise BadInput(
-            f"Expected true and predicted ids of the same shape {CLIP_FRAMES} H W, got {true_ids.shape} and "
-            f"{predicted_ids.shape}."
+            f"true and predicted ids have the shapes {true_ids.shape} and {predicted_ids.shape}; both must have the "
+            f"same shape {CLIP_FRAMES} H W"
         )
     clip = ClipTracking()
     clip.add(true_ids, predicted_ids)
@@ -182,7 +186,17 @@ def count_events(true_ids: Any, predicted_ids: Any) -> TrackingCounts:
 
 
 def tracking_scores(clips: Iterable[tuple[Any, Any]]) -> dict[str, float]:
-    """The scores of `TRACKING_SCORES` over all clips, in percent; each clip is true and predicted ids `10 H W`."""
+    """The tracking scores of the benchmark Sprites-MOT, for predictions from any program (Weis et al., JMLR 2021).
+
+    Args:
+        clips: True and predicted ids of each clip, integers `10 H W`. A predicted 0 means no segment.
+
+    Returns:
+        The scores of `TRACKING_SCORES` over all clips, in percent.
+
+    Raises:
+        BadInput: If ids have another shape, or no clip shows an object in the scored frames.
+    """
     return sum((count_events(*clip) for clip in clips), TrackingCounts()).scores()
 
 

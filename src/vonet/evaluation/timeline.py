@@ -20,8 +20,13 @@ and another the rest."""
 
 @dataclass(frozen=True)
 class Timeline:
-    """holders: Id of the segment that holds most of the object; `NULL` if there is none, or for a tie. fragments:
-    Number of segments that share the object; 0 where it is not visible or has no holder."""
+    """Which segments hold a true object over time.
+
+    Attributes:
+        object_id: The true id.
+        holders: Id of the segment that holds most of the object; `NULL` if there is none, or for a tie.
+        fragments: Number of segments that share the object; 0 where it is not visible or has no holder.
+    """
 
     object_id: int
     holders: Integer[np.ndarray, " T"]

@@ -102,5 +102,5 @@ _MAKERS: dict[str, Callable[[Experiment[VONetConfig]], Experiment[VONetConfig]]]
 def ablation(base: str, label: str) -> Experiment[VONetConfig]:
     """The ablation with this label of the experiment with this name."""
     if label not in _MAKERS:
-        raise BadInput(f"Expected an ablation among {', '.join(_MAKERS)}, got {label!r}.")
+        raise BadInput(f"the ablation is {label!r}; it must be one of {', '.join(_MAKERS)}")
     return _MAKERS[label](registry.get(base))

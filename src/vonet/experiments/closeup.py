@@ -119,7 +119,7 @@ def vonet_closeup_quick() -> Experiment[VONetConfig]:
         name="vonet-closeup-quick",
         summary="vonet-closeup with fewer updates, for make demo",
         dataset="closeup-a",
-        cost="five minutes on one CPU core",
+        cost="five minutes on two CPU cores, with data and scores",
         model=closeup_model(),
         training=closeup_training(
             updates,

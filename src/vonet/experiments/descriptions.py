@@ -51,11 +51,15 @@ def _built(value: Any) -> Any:
     if "part" not in value:
         return built
     part = registry.part(value["part"])
+    if part is None and value["part"] in registry.RENAMED_PARTS:
+        raise BadInput(f"the part {value['part']}, which is now {registry.RENAMED_PARTS[value['part']]}")
     if part is None:
         raise BadInput(f"the unknown part {value['part']} (if it is of your own making: vonet --with YOURS.py)")
     unknown = set(built) - {option.name for option in fields(part)}
     if unknown:
-        raise BadInput(f"{value['part']} with the unknown options {', '.join(sorted(unknown))}")
+        now = registry.RENAMED_OPTIONS.get(value["part"], {})
+        named = (f"{name} (now {now[name]})" if name in now else name for name in sorted(unknown))
+        raise BadInput(f"{value['part']} with the unknown options {', '.join(named)}")
     hints = type_hints(part)
     for name, option in built.items():
         check_option(f"{part.__name__}.{name}", option, hints.get(name, Any))

@@ -83,7 +83,7 @@ def _explained(name: str, offline: str) -> Iterator[None]:
 
 
 def _no_name(name: str) -> BadInput:
-    return BadInput(f"Expected OWNER/NAME of a repository on the Hub, got {name!r}.")
+    return BadInput(f"the repository is {name!r}; it must be OWNER/NAME on the Hub")
 
 
 def _unreachable(name: str, offline: str) -> BadInput:

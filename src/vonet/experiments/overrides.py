@@ -10,6 +10,7 @@ from typing import Any, get_args
 from vonet.errors import BadInput
 from vonet.experiments.descriptions import check_option, type_hints
 from vonet.experiments.experiment import Experiment
+from vonet.experiments.registry import RENAMED_OPTIONS
 from vonet.experiments.trial import trial_model
 
 
@@ -19,7 +20,7 @@ def overridden(experiment: Experiment, changes: Sequence[str]) -> Experiment:
     for change in changes:
         path, equals, text = change.partition("=")
         if not equals:
-            raise BadInput(f"Expected OPTION=VALUE, such as training.batch=16, got {change!r}.")
+            raise BadInput(f"the change is {change!r}; it must be OPTION=VALUE, such as training.batch=16")
         experiment = _changed(experiment, path.split("."), text, path)
     if changes:
         try:
@@ -48,6 +49,9 @@ def _changed(part: Any, path: Sequence[str], text: str, whole: str, optional: bo
         return {**part, name: _changed(part[name], rest, text, whole)}
     if part is None:
         raise BadInput(f"there is no option {whole!r}: that part is null in this experiment")
+    renamed = RENAMED_OPTIONS.get(type(part).__name__, {})
+    if name in renamed:
+        raise BadInput(f"there is no option {whole!r}: {name!r} is now {renamed[name]!r}")
     possible = [o.name for o in fields(part)] if is_dataclass(part) else list(part) if isinstance(part, Mapping) else []
     raise BadInput(f"there is no option {whole!r}: {name!r} is not among {', '.join(possible) or 'any'}")
 

@@ -110,6 +110,20 @@ _PARTS = {
 
 _HOMES = {part: module for module, names_ in _PARTS.items() for part in names_}
 
+RENAMED_PARTS = {"FineBackboneConfig": "DetailedBackboneConfig", "RegionsConfig": "MixtureConfig"}
+"""Former names of parts."""
+RENAMED_OPTIONS = {
+    "DetailedBackboneConfig": {"detail": "detail_channels"},
+    "MixtureConfig": {
+        **{"hue": "chroma_std", "brightness": "brightness_std", "dark": "brightness_offset"},
+        **{"surest": "min_relative_std", "habit": "std_prior_mass", "order": "shading_order"},
+        **{"stiffness": "shading_ridge", "extent": "min_position_std", "toll": "min_component_mass"},
+        **{"inertia": "velocity_prior_mass", "rounds": "em_iterations", "grain": "seed_window"},
+        **{"surprise": "seed_threshold", "doubt": "uniform_share"},
+    },
+}
+"""Former names of options, by the present name of their part."""
+
 
 def names(ablations: bool = True) -> list[str]:
     """All experiments, ours first. Without `ablations`, the ablations of the paper's figure are left out."""

@@ -13,8 +13,14 @@ NOT_RUN = "not run by us; the paper does not say"
 
 @dataclass(frozen=True)
 class SmallWorld:
-    """Videos of 32x32 pixels on which all methods are compared. slots: One for each object, and one for the background.
-    frames: Frames of a video."""
+    """Videos of 32x32 pixels on which all methods are compared.
+
+    Attributes:
+        title: What tables call them.
+        dataset: Name of the dataset in the description of an experiment.
+        slots: One for each object, and one for the background.
+        frames: Frames of a video.
+    """
 
     title: str
     dataset: str

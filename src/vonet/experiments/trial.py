@@ -24,10 +24,17 @@ MOST_ELEMENTS = 5_000_000_000
 
 
 def trial_model(experiment: Experiment, most_parameters: int = MOST_PARAMETERS) -> Any | None:
-    """The model on the meta device; `BadInput` if it cannot be built or is too large.
+    """Build the model on the meta device, which takes no memory for its weights.
 
-    most_parameters: Building stops as soon as there are more parameter tensors than this. Returns None for a model with
-        user-defined parts, which may not support the meta device.
+    Args:
+        experiment: Description of the model.
+        most_parameters: Building stops as soon as there are more parameter tensors than this.
+
+    Returns:
+        The model; None for a model with user-defined parts, which may not support the meta device.
+
+    Raises:
+        BadInput: If it cannot be built or is too large.
     """
     if not all(registry.is_ours(kind) for kind in parts(experiment)):
         return None

@@ -23,7 +23,12 @@ Score = tuple[float, float | None]
 
 @dataclass
 class Comparison:
-    """Scores for each method, dataset and metric. `datasets`: the columns. `groups`: Methods, grouped by origin."""
+    """Scores for each method, dataset and metric.
+
+    Attributes:
+        datasets: The columns.
+        groups: Methods, grouped by origin.
+    """
 
     datasets: list[str] = field(default_factory=list)
     groups: dict[str, dict[str, dict[tuple[str, str], Score]]] = field(default_factory=dict)

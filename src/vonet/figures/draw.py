@@ -42,7 +42,23 @@ def draw(
     frames: int = 24,
     progress: bool = True,
 ) -> list[Path]:
-    """Draw every figure that the sources allow. Returns the written files."""
+    """Draw every figure that the sources allow: `vonet figures` as a function.
+
+    Args:
+        sources: Folders of runs, and JSON files of `vonet evaluate` or `make bench`.
+        out: Folder for the figures, each as PDF and PNG.
+        data: Videos to show; None: those that the first run was trained on.
+        split: Which of the videos; None: `validation`, where there is one, else all.
+        videos: Number of videos to show.
+        frames: Largest number of frames of each video.
+        progress: Whether to show a progress bar.
+
+    Returns:
+        The written files.
+
+    Raises:
+        BadInput: If a number is less than 1, or the sources have nothing to draw.
+    """
     for name, number in (("videos", videos), ("frames", frames)):
         if number < 1:
             raise BadInput(f"--{name} is {number}; it must be 1 or more")

@@ -1,4 +1,4 @@
-"""Numbers for coloring segments: an object and the segment that matches it share a number, and background has its
+"""Numbers for colouring segments: an object and the segment that matches it share a number, and background has its
 own."""
 
 from __future__ import annotations
@@ -25,8 +25,12 @@ def paints(largest: int) -> UInt8[np.ndarray, "numbers 3"]:
 
 @dataclass(frozen=True)
 class Matching:
-    """`of_slots`: The number of each predicted id; `of_objects`: the number of each true id, in order, background
-    first."""
+    """The numbers of predicted and true ids. Background comes first.
+
+    Attributes:
+        of_slots: The number of each predicted id.
+        of_objects: The number of each true id.
+    """
 
     of_slots: dict[int, int]
     of_objects: dict[int, int]

@@ -40,8 +40,15 @@ CURVE_POINTS = 300
 
 @dataclass(frozen=True)
 class Method:
-    """One column of the table of scores. `kind`: model, offline, trivial, ceiling or paper. `note`: A remark on the
-    scores."""
+    """One column of the table of scores.
+
+    Attributes:
+        name: What the table calls the method.
+        kind: model, offline, trivial, ceiling or paper.
+        scores: The scores by name.
+        std: Their standard deviations, if there are several seeds.
+        note: A remark on the scores.
+    """
 
     name: str
     kind: str
@@ -52,8 +59,18 @@ class Method:
 
 @dataclass(frozen=True)
 class Contents:
-    """title, summary: Texts about the experiment. facts: Names and values, as text. verdict: Verdict of the
-    evaluation, if there is one. log: Entries of the run's log."""
+    """Everything that a page shows.
+
+    Attributes:
+        title: Name of the experiment.
+        summary: A sentence about it.
+        verdict: Verdict of the evaluation, if there is one.
+        facts: Names and values, as text.
+        methods: Columns of the table of scores.
+        log: Entries of the run's log.
+        videos: The videos to play.
+        protocol: Name of the rules by which they were scored.
+    """
 
     title: str
     summary: str
@@ -136,7 +153,11 @@ def _thinned(points: list[list[float]]) -> list[list[float]]:
 
 def _video(watched: Watched, protocol: str) -> dict[str, Any]:
     length, height, width = watched.frames.shape[:3]
-    sheets = {"input": watched.frames, "reconstruction": watched.reconstruction, "forecast": watched.forecast}
+    sheets = {
+        "input": watched.frames,
+        "reconstruction": watched.reconstruction,
+        "prior_reconstruction": watched.prior_reconstruction,
+    }
     found = {
         "name": watched.name,
         "frames": length,

@@ -36,7 +36,24 @@ def report(
     out: Path | None = None,
     progress: bool = True,
 ) -> Path:
-    """The arguments are the options of `vonet report`. Returns the path of the page."""
+    """Write the HTML page of a run: `vonet report` as a function.
+
+    Args:
+        run: A run's folder, a file of weights, or the name of shipped weights or of `mixture`.
+        data: Videos to show and score; None: those of the training.
+        split: Which of the videos; None: `validation`, where there is one, else all.
+        videos: Number of videos to show.
+        frames: Largest number of frames of each video.
+        scored: Number of videos to score, if `vonet evaluate` has not scored these weights on them.
+        out: The file; None: `report.html` in the run's folder, or here.
+        progress: Whether to show a progress bar.
+
+    Returns:
+        The path of the page.
+
+    Raises:
+        BadInput: If a number is less than 1, or the weights or videos cannot be read.
+    """
     for name, number in (("videos", videos), ("frames", frames), ("scored", scored)):
         if number < 1:
             raise BadInput(f"--{name} is {number}; it must be 1 or more")

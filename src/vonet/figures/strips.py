@@ -64,7 +64,7 @@ def write_foreground(path: Path, runs: Mapping[str, Sequence[Watched]]) -> list[
 def write_reconstructions(path: Path, videos: Sequence[Watched]) -> list[Path]:
     """Random frames beside their reconstructions from the posterior and from the prior. Draws no figure for a model
     without reconstructions."""
-    panels = {"input": "frames", "posterior": "reconstruction", "prior": "forecast"}
+    panels = {"input": "frames", "posterior": "reconstruction", "prior": "prior_reconstruction"}
     panels = {name: part for name, part in panels.items() if getattr(videos[0], part) is not None}
     if len(panels) == 1:
         return []

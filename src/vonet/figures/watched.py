@@ -19,9 +19,20 @@ from vonet.interface import Clip, ExplainingModel, Explanation, Output, device_o
 
 @dataclass(frozen=True)
 class Watched:
-    """All arrays have one size. `ids` are the predicted ids: slot k has the id k + 1, and 0 means that no slot is
-    probable enough. For a model with its own labels, the k-th label counts as slot k. Fields that the model does not
-    offer are None."""
+    """A video with everything that a model says about it. All arrays have one size. Fields that the model does not
+    offer are None.
+
+    Attributes:
+        name: Name of the video.
+        slots: Number of slots.
+        frames: The input.
+        true_ids: The true ids, if the video has them.
+        ids: The predicted ids: slot k has the id k + 1, and 0 means that no slot is probable enough. For a model with
+            its own labels, the k-th label counts as slot k.
+        reconstruction: The frames, decoded from the posterior.
+        prior_reconstruction: The frames, decoded from the prior.
+        divergence: KL divergence of each slot.
+    """
 
     name: str
     slots: int
@@ -29,7 +40,7 @@ class Watched:
     true_ids: Integer[np.ndarray, "T H W"] | None
     ids: Integer[np.ndarray, "T H W"]
     reconstruction: UInt8[np.ndarray, "T H W 3"] | None
-    forecast: UInt8[np.ndarray, "T H W 3"] | None
+    prior_reconstruction: UInt8[np.ndarray, "T H W 3"] | None
     divergence: Float[np.ndarray, "T K"] | None
 
 
@@ -55,7 +66,7 @@ def watch(
         true_ids=true_ids,
         ids=ids,
         reconstruction=_pixels(shown.reconstruction, size),
-        forecast=_pixels(shown.forecast, size),
+        prior_reconstruction=_pixels(shown.prior_reconstruction, size),
         divergence=None if shown.divergence is None else shown.divergence[0].cpu().numpy(),
     )
 

@@ -162,12 +162,12 @@ class Explanation:
 
     Attributes:
         reconstruction: Each frame, decoded from the posterior, `B T 3 H W`.
-        forecast: Each frame, decoded from the prior, which has not seen it, `B T 3 H W`.
+        prior_reconstruction: Each frame, decoded from the prior, which has not seen it, `B T 3 H W`.
         divergence: KL(posterior ‖ prior) of each slot, per dimension of the slot, `B T K` (the paper's KLD curves).
     """
 
     reconstruction: Float[Tensor, "B T 3 H W"] | None = None
-    forecast: Float[Tensor, "B T 3 H W"] | None = None
+    prior_reconstruction: Float[Tensor, "B T 3 H W"] | None = None
     divergence: Float[Tensor, "B T K"] | None = None
 
 

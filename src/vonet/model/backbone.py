@@ -36,7 +36,9 @@ class BackboneConfig:
         if len(self.channels) != len(self.strides):
             raise BadInput(f"{len(self.channels)} blocks have {len(self.strides)} strides: give one for each block")
         if any(c % self.groups for c in self.channels):
-            raise BadInput(f"channels {self.channels} cannot be normalised in {self.groups} groups: use multiples")
+            raise BadInput(
+                f"channels {self.channels} cannot be normalised in {self.groups} groups: use multiples of {self.groups}"
+            )
 
     def build(self, size: tuple[int, int]) -> Any:
         return Backbone(self, size)

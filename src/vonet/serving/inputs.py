@@ -32,8 +32,13 @@ SECONDS_TO_OPEN, SECONDS_TO_READ = 20.0, 20.0
 
 @dataclass(frozen=True)
 class Place:
-    """What FFmpeg opens. `spoken`: The address without passwords, for messages. `kind`: FFmpeg's input format of the
-    camera; None: a URL."""
+    """What FFmpeg opens.
+
+    Attributes:
+        spoken: The address without passwords, for messages.
+        address: The address.
+        kind: FFmpeg's input format of the camera; None: a URL.
+    """
 
     spoken: str
     address: str

@@ -34,11 +34,12 @@ MIN_OVERLAP = 0.5
 class ObjectRule:
     """What counts as an object.
 
-    background: "drop" leaves out background (`interface/background.py`) and thin segments; "keep" counts them as
-        objects.
-    min_area: Smallest mean area of an object where it is visible, in pixels ("200") or as a share of the frame
-        ("0.1%").
-    min_frames: Smallest number of frames in which an object is visible; shorter videos need all frames.
+    Attributes:
+        background: "drop" leaves out background (`interface/background.py`) and thin segments; "keep" counts them as
+            objects.
+        min_area: Smallest mean area of an object where it is visible, in pixels ("200") or as a share of the frame
+            ("0.1%").
+        min_frames: Smallest number of frames in which an object is visible; shorter videos need all frames.
     """
 
     background: str = "drop"

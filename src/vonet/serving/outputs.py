@@ -33,8 +33,15 @@ from vonet.serving.tracks import Row, write_table
 
 @dataclass(frozen=True)
 class Source:
-    """Properties of the video that a writer gets before the first frame. `folder`: Folder of the pictures or the video
-    of `FoundFrame.file`. `sound`: The file with the sound, if it can be kept."""
+    """Properties of the video that a writer gets before the first frame.
+
+    Attributes:
+        name: Name of the video.
+        rate: Frames per second.
+        slots: Number of slots.
+        folder: Folder of the pictures or the video of `FoundFrame.file`.
+        sound: The file with the sound, if it can be kept.
+    """
 
     name: str
     rate: float
@@ -44,8 +51,12 @@ class Source:
 
 
 class Writer(ABC):
-    """A writer is called with every frame. `finish` completes the file, `abandon` discards it. `problem`: A sentence if
-    a part of the video is missing in the file."""
+    """A writer is called with every frame. `finish` completes the file, `abandon` discards it.
+
+    Attributes:
+        file: Name of the file.
+        problem: A sentence if a part of the video is missing in the file.
+    """
 
     file: str
     problem: str | None = None

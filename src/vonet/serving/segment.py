@@ -115,9 +115,19 @@ def segment(
 class Segmented:
     """The result for one video. Nothing was written if there are no frames.
 
-    tracks: The objects. left_out: Segments that are not objects, with the reason. rule: How well objects and other
-        segments were separated, if the video has true ids. notes: Remarks, one sentence each. problem: A sentence if
-        something went wrong.
+    Attributes:
+        video: Name of the video.
+        folder: Folder of the written files.
+        size: Height and width of the frames, in pixels.
+        frames: Number of frames.
+        seconds: Time that it took, files included.
+        shares: Shares of that time for reading, finding objects and writing.
+        tracks: The objects.
+        left_out: Segments that are not objects, with the reason.
+        rule: How well objects and other segments were separated, if the video has true ids.
+        notes: Remarks, one sentence each.
+        stopped: Whether a signal ended it early.
+        problem: A sentence if something went wrong.
     """
 
     video: str

@@ -34,7 +34,17 @@ def _point(option: str, moment: Moment) -> _Point:
 
 
 class Span:
-    """rate: Frames per second of inputs without timestamps. saw_the_end: Whether the last video was read to its end."""
+    """The frames of videos that are processed.
+
+    Args:
+        start: The first frame, as a number or a time.
+        end: The frame after the last one; None: to the end.
+        every: Process only every N-th frame.
+        rate: Frames per second of inputs without timestamps.
+
+    Attributes:
+        saw_the_end: Whether the last video was read to its end.
+    """
 
     def __init__(self, start: Moment = 0, end: Moment | None = None, every: int = 1, rate: float = 12.0):
         self._start = _point("start", start)

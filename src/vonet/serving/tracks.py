@@ -138,7 +138,7 @@ def _areas(ids: Integer[np.ndarray, "H W"]) -> Integer[np.ndarray, " ids"]:
 
 def _cores(ids: Integer[np.ndarray, "H W"], largest: int) -> tuple[np.ndarray, np.ndarray]:
     """Number of points of a coarse grid for each id, and how many of them lie inside, which means that all eight
-    neighbours have the same id. Points beyond the frame count as the same id."""
+    neighbours have the same id. Neighbours outside the frame count as having the same id."""
     rows, columns = (np.linspace(0, n - 1, min(n, GRID)).round().astype(int) for n in ids.shape)
     coarse = ids[rows[:, None], columns]
     around = np.pad(coarse, 1, mode="edge")

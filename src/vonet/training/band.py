@@ -56,8 +56,10 @@ class LossBand:
         return self.left_at is None or update < self.left_at
 
     def remember(self) -> dict[str, Any]:
+        """The state, for a checkpoint."""
         return {"inside": list(self._inside), "calm_since": self.calm_since, "left_at": self.left_at}
 
     def recall(self, facts: dict[str, Any]) -> None:
+        """Restore the state that `remember` returned."""
         self._inside = deque(facts["inside"], maxlen=WINDOW)
         self.calm_since, self.left_at = facts["calm_since"], facts["left_at"]

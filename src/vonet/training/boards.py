@@ -18,12 +18,14 @@ WANDB_ID = "wandb-id.txt"
 class Board(Protocol):
     """A service that shows numbers and pictures of a training."""
 
-    def numbers(self, update: int, values: Mapping[str, float]) -> None: ...
+    def numbers(self, update: int, values: Mapping[str, float]) -> None:
+        """Record values by name at an update."""
 
     def picture(self, update: int, path: Path) -> None:
         """`path`: a PNG file."""
 
-    def close(self) -> None: ...
+    def close(self) -> None:
+        """Write what is pending and stop."""
 
 
 class TensorBoard:
@@ -37,10 +39,12 @@ class TensorBoard:
         self._writer = SummaryWriter(str(out / "tensorboard"), purge_step=update)
 
     def numbers(self, update: int, values: Mapping[str, float]) -> None:
+        """Record values by name at an update."""
         for name, value in values.items():
             self._writer.add_scalar(name, value, update)
 
     def picture(self, update: int, path: Path) -> None:
+        """Record the picture of the masks."""
         import numpy as np
         from PIL import Image
 
@@ -48,6 +52,7 @@ class TensorBoard:
             self._writer.add_image(MASKS, np.asarray(picture.convert("RGB")), update, dataformats="HWC")
 
     def close(self) -> None:
+        """Write what is pending and stop."""
         self._writer.close()
 
 
@@ -78,10 +83,13 @@ class WeightsAndBiases:
         self._run.define_metric("*", step_metric="update")
 
     def numbers(self, update: int, values: Mapping[str, float]) -> None:
+        """Record values by name at an update."""
         self._run.log({"update": update, **values})
 
     def picture(self, update: int, path: Path) -> None:
+        """Record the picture of the masks."""
         self._run.log({"update": update, MASKS: self._picture(str(path))})
 
     def close(self) -> None:
+        """Write what is pending and stop."""
         self._run.finish()

@@ -79,6 +79,7 @@ class Progress(Callback):
         return tqdm(total=self.updates, initial=self.done, unit="update", mininterval=seconds_between_lines())
 
     def say(self, sentence: str) -> None:
+        """Print a sentence above the progress bar."""
         self.bar.write(sentence)
 
     def updated(self, run: Observed, found: Update) -> None:
@@ -119,6 +120,7 @@ class Logging(Callback):
             self.write({"update": update, "seconds": run.seconds, **entry})
 
     def write(self, entry: Entry) -> None:
+        """Append an entry to the log, and send its numbers to the boards."""
         self.log.write(entry)
         groups = {group: entry.get(group, {}) for group in ("losses", "norms", "scores")}
         numbers = {f"{group}/{name}": value for group, values in groups.items() for name, value in values.items()}

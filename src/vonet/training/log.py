@@ -24,6 +24,7 @@ class Log:
             aside.write_text("".join(json.dumps(entry) + "\n" for entry in self.entries), encoding="utf-8")
 
     def write(self, entry: dict[str, Any]) -> None:
+        """Append an entry to the file and to `entries`."""
         self.entries.append(entry)
         with disc_refusals(self.path), self.path.open("a", encoding="utf-8") as file:
             file.write(json.dumps(entry) + "\n")

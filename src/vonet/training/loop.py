@@ -127,7 +127,7 @@ class Training:
     def roll_out(self, frames: int | None = None) -> None:
         """Unroll this many frames for replay; by default those due before the next update."""
         with self._half_precision():
-            self.segments.watch(self.model, frames)
+            self.segments.advance(self.model, frames)
 
     def _half_precision(self) -> torch.autocast:
         return torch.autocast(torch.device(self.processes.device).type, torch.bfloat16, enabled=self._half)

@@ -60,37 +60,41 @@ class Replay:
 
     def __init__(self, config: ReplayConfig, footage: Footage, rng: np.random.Generator):
         self.config, self._footage, self._rng = config, footage, rng
-        watched, length = config.videos, config.length
-        self.watched_frames = 0
-        self._to_watch: list[int] = []
-        self._video = np.zeros(watched, np.int64)
-        self._next = np.zeros(watched, np.int64)
-        self._ended = np.ones(watched, bool)
+        count, length = config.videos, config.length
+        self.unrolled_frames = 0
+        self._to_unroll: list[int] = []
+        self._video = np.zeros(count, np.int64)
+        self._next = np.zeros(count, np.int64)
+        self._ended = np.ones(count, bool)
         self._state: dict[str, Tensor] = {}
-        self._videos = np.zeros((watched, length), np.int32)
-        self._frames = np.zeros((watched, length), np.int32)
-        self._begins = np.zeros((watched, length), bool)
+        self._videos = np.zeros((count, length), np.int32)
+        self._frames = np.zeros((count, length), np.int32)
+        self._begins = np.zeros((count, length), bool)
         self._states: dict[str, Tensor] = {}
 
     @property
     def seconds_reading(self) -> float:
+        """Seconds spent on reading frames so far."""
         return self._footage.seconds
 
     # ---- rollout ---------------------------------------------------------------------------------------------------
 
     @property
     def frames_to_begin(self) -> int:
-        return max(0, self.config.frames_before_first_update // self.config.videos - self.watched_frames)
+        """Frames that each stream unrolls before the first update."""
+        return max(0, self.config.frames_before_first_update // self.config.videos - self.unrolled_frames)
 
     @torch.no_grad()
-    def watch(self, model: StreamingModel[Any], frames: int | None = None) -> None:
+    def advance(self, model: StreamingModel[Any], frames: int | None = None) -> None:
+        """Unroll each stream by this many frames, and store the states. By default: the frames due before the next
+        update."""
         for _ in range(self.frames_to_begin + self.config.frames_per_update if frames is None else frames):
-            self._watch_frame(model)
+            self._unroll_frame(model)
 
-    def _watch_frame(self, model: StreamingModel[Any]) -> None:
+    def _unroll_frame(self, model: StreamingModel[Any]) -> None:
         begins = self._ended.copy()
-        for watcher in np.flatnonzero(begins):
-            self._video[watcher], self._next[watcher] = self._next_video(), 0
+        for stream in np.flatnonzero(begins):
+            self._video[stream], self._next[stream] = self._next_video(), 0
         state = model.initial_state(self.config.videos)
         if self._state:
             state = replace(state, **self._where_not(begins, state))
@@ -100,13 +104,13 @@ class Replay:
         self._state = _remembered(after)
         self._next += 1
         self._ended = self._next >= self._footage.lengths[self._video]
-        self.watched_frames += 1
+        self.unrolled_frames += 1
 
     def _next_video(self) -> int:
         """An endless sequence of videos: all in random order, then all in another random order, and so on."""
-        if not self._to_watch:
-            self._to_watch = self._rng.permutation(len(self._footage)).tolist()
-        return self._to_watch.pop()
+        if not self._to_unroll:
+            self._to_unroll = self._rng.permutation(len(self._footage)).tolist()
+        return self._to_unroll.pop()
 
     def _where_not(self, begins: Bool[np.ndarray, " W"], fresh: State) -> dict[str, Tensor]:
         """The state for the next frame, with fresh slots where a video begins."""
@@ -119,7 +123,7 @@ class Replay:
         return rows
 
     def _store(self, state: State, begins: Bool[np.ndarray, " W"]) -> None:
-        at = self.watched_frames % self.config.length
+        at = self.unrolled_frames % self.config.length
         self._videos[:, at], self._frames[:, at], self._begins[:, at] = self._video, self._next, begins
         for name, tensor in _remembered(state).items():
             if name not in self._states:
@@ -130,66 +134,69 @@ class Replay:
     # ---- sampling --------------------------------------------------------------------------------------------------
 
     def sample(self, model: StreamingModel[Any], batch: int, length: int) -> tuple[Clip, State]:
-        filled = min(self.watched_frames, self.config.length)
+        """Draw `batch` segments of `length` stored frames, with the states they start from."""
+        filled = min(self.unrolled_frames, self.config.length)
         if filled < length:
             raise BadInput(
                 f"the replay buffer has {filled} frames, fewer than the {length} of a segment: unroll more at first"
             )
-        watchers = self._rng.integers(0, self.config.videos, batch)
-        starts = self.watched_frames - filled + self._rng.integers(0, filled - length + 1, batch)
+        streams = self._rng.integers(0, self.config.videos, batch)
+        starts = self.unrolled_frames - filled + self._rng.integers(0, filled - length + 1, batch)
         if self.config.beginnings:
-            self._begin_with_videos(watchers, starts, self.watched_frames - filled, filled - length + 1)
+            self._begin_with_videos(streams, starts, self.unrolled_frames - filled, filled - length + 1)
         at = (starts[:, None] + np.arange(length)) % self.config.length
-        rows = watchers[:, None]
+        rows = streams[:, None]
         frames = self._footage.read(_ranges(self._videos[rows, at], self._frames[rows, at], self._begins[rows, at]))
         pixels = self._footage.to_model(frames).unflatten(0, (batch, length))
         with torch.no_grad():  # only its noise is used
             fresh = model.initial_state(batch)
-        stored = {name: kept[watchers, at[:, 0]].to(pixels.device) for name, kept in self._states.items()}
+        stored = {name: kept[streams, at[:, 0]].to(pixels.device) for name, kept in self._states.items()}
         is_first = torch.from_numpy(self._begins[rows, at]).to(pixels.device)
         return Clip(pixels, is_first), replace(fresh, **stored)
 
     def _begin_with_videos(
-        self, watchers: Int[np.ndarray, " B"], starts: Int[np.ndarray, " B"], earliest: int, count: int
+        self, streams: Int[np.ndarray, " B"], starts: Int[np.ndarray, " B"], earliest: int, count: int
     ) -> None:
-        """Moves some of the segments so that they start where a video begins, among the `count` possible starts from
-        `earliest` on."""
-        moved = np.flatnonzero(self._rng.random(len(watchers)) < self.config.beginnings)
+        """Replaces a share `beginnings` of the drawn segments by segments that start with the first frame of a video.
+        Possible starts are the `count` times from `earliest` on."""
+        moved = np.flatnonzero(self._rng.random(len(streams)) < self.config.beginnings)
         times = earliest + np.arange(count)
-        of_watcher, of_time = np.nonzero(self._begins[:, times % self.config.length])
-        if len(of_watcher):
-            chosen = self._rng.integers(0, len(of_watcher), len(moved))
-            watchers[moved], starts[moved] = of_watcher[chosen], times[of_time[chosen]]
+        of_stream, of_time = np.nonzero(self._begins[:, times % self.config.length])
+        if len(of_stream):
+            chosen = self._rng.integers(0, len(of_stream), len(moved))
+            streams[moved], starts[moved] = of_stream[chosen], times[of_time[chosen]]
 
     # ---- put away and taken up -------------------------------------------------------------------------------------
 
     def remember(self) -> Memory:
+        """The rollout, the stored states and the random numbers, for a checkpoint."""
         arrays = {name: torch.from_numpy(getattr(self, name)) for name in _ARRAYS}
         tensors = {
             **arrays,
             **{f"state.{name}": tensor for name, tensor in self._state.items()},
             **{f"states.{name}": tensor for name, tensor in self._states.items()},
         }
-        facts = {"watched_frames": self.watched_frames, "to_watch": self._to_watch, "random": random_state(self._rng)}
-        return tensors, facts
+        counts = {"watched_frames": self.unrolled_frames, "to_watch": self._to_unroll}  # the names in old checkpoints
+        return tensors, {**counts, "random": random_state(self._rng)}
 
     def recall(self, memory: Memory) -> None:
+        """Restore the state that `remember` returned; refuse one that does not fit the videos."""
         tensors, facts = memory
         for name in _ARRAYS:
             getattr(self, name)[:] = tensors[name].numpy()
         self._state = _below("state.", tensors)
         self._states = _below("states.", tensors)
-        self.watched_frames, self._to_watch = facts["watched_frames"], list(facts["to_watch"])
+        self.unrolled_frames, self._to_unroll = facts["watched_frames"], list(facts["to_watch"])
         set_random_state(self._rng, facts["random"])
         self._check_recalled()
 
     def _check_recalled(self) -> None:
         """Refuse references to videos or frames that do not exist; otherwise training would fail much later."""
         lengths = self._footage.lengths
-        filled = min(self.watched_frames, self.config.length)
-        if type(self.watched_frames) is not int or self.watched_frames < 0:
-            raise BadInput(f"{self.watched_frames} frames in the rollout")
-        if not all(type(video) is int and 0 <= video < len(lengths) for video in self._to_watch):
+        filled = min(self.unrolled_frames, self.config.length)
+        if type(self.unrolled_frames) is not int or self.unrolled_frames < 0:
+            raise BadInput(f"{self.unrolled_frames} frames in the rollout")
+        if not all(type(video) is int and 0 <= video < len(lengths) for video in self._to_unroll):
             raise BadInput("a video of the rollout does not exist")
         if not ((self._video >= 0) & (self._video < len(lengths))).all():
             raise BadInput("a video of the rollout does not exist")

@@ -56,12 +56,22 @@ SCRATCH = "scratch"
 class TrainOptions:
     """Options of a run, besides its experiment.
 
-    precision: "float32", "bfloat16", or "auto": the one that is faster here (None: float32, or the resumed run's).
-    minutes: stop after this much training in total, resumed parts included.
-    evaluate_every: updates between evaluations (None: a tenth of the updates).
-    videos: number of validation videos to score.
-    save_minutes: time between checkpoints; a crash costs at most this much.
-    start: initial weights (None: the experiment's own, which are random unless it names some; "scratch": random).
+    Attributes:
+        seed: Seed of weights and batches.
+        updates: Stop at this update; None: the experiment's number.
+        minutes: Stop after this much training in total, resumed parts included.
+        accumulate: Number of parts in which each batch is computed, one after the other. More parts need less memory.
+        precision: "float32", "bfloat16", or "auto": the one that is faster here. None: float32, or that of the resumed
+            run.
+        evaluate_every: Updates between evaluations; None: a tenth of the updates.
+        videos: Number of validation videos to score.
+        pictures: Number of validation videos whose masks are drawn.
+        log_every: Updates between entries of the log.
+        save_minutes: Time between checkpoints. A crash costs at most this much training.
+        keep: Number of checkpoints that are kept.
+        tensorboard: Whether logs are also written for TensorBoard.
+        wandb: Whether logs are also sent to Weights & Biases.
+        start: Initial weights. None: those that the experiment names, or random ones; "scratch": random ones.
     """
 
     seed: int = 0
@@ -103,8 +113,19 @@ def train(
     resume: bool = False,
     back_to: BackTo | None = None,
 ) -> None:
-    """Train until the updates or minutes are done or a signal asks to stop, then save. Refuses a folder to which
-    another process is writing a run."""
+    """Train until the updates or minutes are done or a signal asks to stop, then save.
+
+    Args:
+        experiment: The model and how it is trained.
+        data: Videos; a store is best (`vonet prepare`). The split `train` is trained on, and `validation` is scored.
+        out: Folder of the run. One process, or one group of processes of torchrun, may write to it at a time.
+        options: Seed, limits, evaluations, checkpoints.
+        resume: Continue the run in `out` from its last checkpoint.
+        back_to: "good" resumes from the last checkpoint before the loss left its band.
+
+    Raises:
+        BadInput: If the options, the data or the folder do not fit, or the loss or a gradient is not finite.
+    """
     if back_to is not None:
         check_choice("back-to", back_to, BackTo)
         if not resume:

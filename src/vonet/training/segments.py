@@ -35,7 +35,7 @@ class Segments(Protocol):
     def frames_to_begin(self) -> int:
         """Frames of each video in the rollout before the first update."""
 
-    def watch(self, model: Any, frames: int | None = None) -> None:
+    def advance(self, model: Any, frames: int | None = None) -> None:
         """Unroll this many frames; by default those due before the next update."""
 
     def sample(self, model: Any, batch: int, length: int) -> tuple[Clip, State]:
@@ -101,16 +101,20 @@ class Windows:
 
     @property
     def seconds_reading(self) -> float:
+        """Seconds spent on reading frames so far."""
         return self._footage.seconds
 
     @property
     def frames_to_begin(self) -> int:
+        """Zero: windows need no rollout."""
         return 0
 
-    def watch(self, model: Any, frames: int | None = None) -> None:
+    def advance(self, model: Any, frames: int | None = None) -> None:
+        """Does nothing: windows need no rollout."""
         pass
 
     def sample(self, model: Any, batch: int, length: int) -> tuple[Clip, State]:
+        """Draw `batch` windows of `length` frames from videos that are long enough, with initial states."""
         long_enough = np.flatnonzero(self._footage.lengths >= length)
         if not len(long_enough):
             longest = self._footage.lengths.max()
@@ -121,10 +125,13 @@ class Windows:
         return Clip(self._footage.to_model(frames).unflatten(0, (batch, length))), model.initial_state(batch)
 
     def remember(self) -> Memory:
+        """The random numbers, for a checkpoint."""
         return {}, {"random": random_state(self._rng)}
 
     def recall(self, memory: Memory) -> None:
+        """Restore the random numbers that `remember` returned."""
         set_random_state(self._rng, memory[1]["random"])
 
     def recall_of_others(self, memories: Sequence[Memory], rank: int, rng: np.random.Generator) -> None:
+        """Continue with new random numbers: there is nothing else to restore."""
         self._rng = rng

@@ -46,4 +46,5 @@ class MaskPooling(SlotEncoder):
         self.smallest_area = config.smallest_area
 
     def weights(self, masks: Float[Tensor, "B K cells"]) -> Float[Tensor, "B K cells"]:
+        """Weights of the cells for each slot: the mask divided by its area, or by the smallest area if larger."""
         return masks / masks.sum(-1, keepdim=True).clamp_min(self.smallest_area)

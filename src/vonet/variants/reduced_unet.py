@@ -49,6 +49,7 @@ class ReducedUNetAttention(UNetAttention):
         estimated: Float[Tensor, "B K h w"],
         context: Float[Tensor, "B K D"],
     ) -> Float[Tensor, "B K h w"]:
+        """The U-Net's correction of the mask logits, computed on a smaller map and enlarged."""
         smaller = F.avg_pool2d(estimated.exp(), self.reduction).clamp(min=1e-6).log()
         change = super().correction(F.avg_pool2d(features, self.reduction), smaller, context)
         return F.interpolate(change, size=estimated.shape[-2:], mode="bilinear", align_corners=False)

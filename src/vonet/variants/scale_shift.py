@@ -38,8 +38,10 @@ class ScaleShift(nn.Module):
             nn.init.zeros_(parameter)
 
     def first(self, context: Float[Tensor, "N D"], weight: Tensor, size: tuple[int, int]) -> None:
+        """None: the context adds nothing to the first convolution."""
         return None
 
     def scale_shifts(self, context: Float[Tensor, "N D"]) -> tuple[Modulation, Modulation]:
+        """Scales and shifts for the maps after the first norm and at the bottleneck."""
         at_first, at_bottleneck = self.at_first(context), self.at_bottleneck(context)
         return at_first.chunk(2, dim=-1), at_bottleneck.chunk(2, dim=-1)

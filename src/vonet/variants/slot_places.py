@@ -74,8 +74,11 @@ class SlotPlaces(nn.Module):
 
     @in_float32
     def forward(self, context: Float[Tensor, "B K D"], places: Float[Tensor, "B K 4"]) -> Float[Tensor, "B K h w"]:
-        """With s a cell's position relative to the slot, in extents: −a log(1 + s²) + b exp(−s²/8) + c · tanh(s/2),
-        where a, b and c are functions of the context."""
+        """Logits −a log(1 + s²) + b exp(−s²/8) + c · tanh(s/2).
+
+        s is the offset of a cell from the slot's centre, divided by the slot's extent; a, b and c are functions of the
+        context.
+        """
         y, x, height, width = places.unsqueeze(-1).unbind(-2)
         down, right = (self.down - y) / height, (self.right - x) / width
         squared = down.square().unsqueeze(-1) + right.square().unsqueeze(-2)

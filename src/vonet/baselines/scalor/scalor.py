@@ -153,7 +153,7 @@ class Objects(State):
     what: Float[Tensor, "B P what"]
     box: Float[Tensor, "B P 4"]
     move: Float[Tensor, "B P 4"]
-    """The four raw numbers that gave the last box."""
+    """The latent of the last box: two numbers for its extents, two for its middle."""
     depth: Float[Tensor, "B P 1"]
     presence: Float[Tensor, "B P 1"]
     absence: Float[Tensor, "B P 1"]

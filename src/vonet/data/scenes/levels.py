@@ -14,9 +14,16 @@ Camera = Literal["fixed", "dome", "moving"]
 class Level:
     """The content of a level's videos.
 
-    resting: Number of objects that lie on the floor when the video begins.
-    thrown: Number of objects that are thrown in.
-    sizes: Length of an object's longest side, as a choice of two or as a range.
+    Attributes:
+        name: One of A to E.
+        resting: Smallest and largest number of objects that lie on the floor when the video begins.
+        thrown: Smallest and largest number of objects that are thrown in.
+        shapes: Names of the possible shapes.
+        sizes: Length of an object's longest side, as a choice of two or as a range.
+        two_sizes: Whether `sizes` is a choice of two.
+        textured: Whether objects have textures.
+        background: Look of the background.
+        camera: Whether the camera stands still at one place, stands anywhere on a dome, or moves.
     """
 
     name: str

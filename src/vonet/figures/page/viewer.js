@@ -1,6 +1,6 @@
 // Plays a video: what was put in, what is true, what was predicted, and how the slots see it.
 
-const PANELS = { input: "input", true: "true ids", prediction: "prediction", reconstruction: "reconstruction", forecast: "prior reconstruction" };
+const PANELS = { input: "input", true: "true ids", prediction: "prediction", reconstruction: "reconstruction", prior_reconstruction: "prior reconstruction" };
 const SHARPNESS = 384; // pixels of the longer side of a panel, at least
 
 const KEYS = [
@@ -177,7 +177,7 @@ class Viewer {
   draw() {
     if (!this.ready) return;
     const opacity = +byId("opacity").value / 100;
-    for (const kind of ["input", "reconstruction", "forecast"]) {
+    for (const kind of ["input", "reconstruction", "prior_reconstruction"]) {
       if (this.canvases[kind]) this.paint(this.canvases[kind], this.sheets[kind]);
     }
     const visible = (id) => id > 0 && !this.hidden.has(id - 1);
