@@ -119,6 +119,30 @@ def learned_table(experiment: str) -> str:
     return _table(["method"], SCORES.values(), rows)
 
 
+CORRECTED = {
+    "": "corrected by colours",
+    "combined": "attention and decoder, without colours",
+    "attention": "attention alone",
+}
+"""The kinds of masks that `vonet-closeup-corrected` is scored by: the first part of a file's name, and a column."""
+
+
+def corrected_table() -> str:
+    """The masks of `vonet-closeup-corrected`, with and without correction, each beside the same model untrained."""
+    folder, rows = HERE / "vonet-closeup-corrected", []
+    for kind, spoken in CORRECTED.items():
+        prefix = f"{kind}-" if kind else ""
+        trained = [means_of(path) for path in sorted(folder.glob(f"{prefix}seed*.csv"))]
+        untrained = means_of(folder / f"{prefix}untrained.csv")
+        rows.append([spoken, "trained", *_cells(trained, "model")])
+        rows.append([spoken, "untrained", *_cells([untrained], "model")])
+    of_closeup = seeds_of(HERE / "vonet-closeup")
+    rows.append(["`vonet-closeup`, attention alone", "trained", *_cells(of_closeup, "model")])
+    others = ("mixture (no learning)", "k-means", "blocks")
+    rows += [[method, "–", *_cells(of_closeup[:1], method)] for method in others]
+    return _table(["masks", "weights"], SCORES.values(), rows)
+
+
 PAINTED = ("objects", "background")
 PAINTED_OF = [(source, pixels) for source in ("posterior", "prior") for pixels in PAINTED]
 
@@ -160,8 +184,10 @@ def token_ablations_table() -> str:
 
 TOKEN_ABLATIONS = ("wo-unet", "wo-klbal", "wo-replay")
 LEARNED = {
+    "vonet-closeup-corrected": "close-ups, corrected by colours",
     "vonet-closeup": "close-ups, 32 px",
     "vonet-closeup-tokens": "close-ups, token decoder",
+    "vonet-laptop-corrected": "level A, corrected by colours",
     "vonet-laptop": "level A, 64 px",
     "vonet-sprites": "sprites, 32 px",
 }
@@ -250,12 +276,19 @@ def paper_table(method: str) -> str:
 def tables() -> dict[Path, dict[str, str]]:
     """What each page shows, by the name in its marker."""
     closeup, laptop = learned_table("vonet-closeup"), learned_table("vonet-laptop")
+    corrected, corrected_laptop = corrected_table(), learned_table("vonet-laptop-corrected")
     pages = {
         README: {"learned": readme_table()},
-        METHODS / "vonet.md": {"closeup": closeup, "laptop": laptop, "paper": paper_table("VONet")},
+        METHODS / "vonet.md": {
+            "corrected": corrected,
+            "closeup": closeup,
+            "corrected laptop": corrected_laptop,
+            "laptop": laptop,
+            "paper": paper_table("VONet"),
+        },
         METHODS / "mixture.md": {"mixture": mixture_table(MIXTURE)},
-        LOG / "closeup.md": {"closeup": closeup},
-        LOG / "laptop.md": {"laptop": laptop},
+        LOG / "closeup.md": {"closeup": closeup, "corrected": corrected},
+        LOG / "laptop.md": {"corrected laptop": corrected_laptop, "laptop": laptop},
         LOG / "tokens.md": {
             "tokens": learned_table("vonet-closeup-tokens"),
             "painted": painted_table(),

@@ -192,6 +192,27 @@ MUTATIONS = [
         COLOURS + "test_mean_colours_are_gaussians_that_are_longer_along_grey",
     ),
     Mutation(
+        "the mean colour of an empty slot is undefined",
+        "variants/slot_colours.py",
+        "keepdim=True) + NEARLY_EMPTY)",
+        "keepdim=True))",
+        COLOURS + "test_an_empty_slot_has_a_mean_colour",
+    ),
+    Mutation(
+        "colours learn from the attention",
+        "variants/object_decoder.py",
+        "colours.detach(), frames, update)",
+        "colours, frames, update)",
+        PAINTER + "test_the_attention_learns_corrected_masks",
+    ),
+    Mutation(
+        "the attention's masks learn as targets",
+        "variants/object_decoder.py",
+        "fixed = log_masks.detach()",
+        "fixed = log_masks",
+        PAINTER + "test_the_attention_learns_corrected_masks",
+    ),
+    Mutation(
         "the attention learns the decoder's masks, not the corrected ones",
         "variants/object_decoder.py",
         "return self.correction(log_masks, log_alphas, colours, frames)",

@@ -39,9 +39,9 @@ def add_options(parser: ArgumentParser) -> None:
     parser.add_argument(
         "what",
         metavar="WHAT",
-        help="closeup (half an hour per seed on one core), corrected (20 minutes), tokens (40 minutes), laptop "
-        "(25 minutes), spmot (an hour), sprites (minutes), ablations (four hours), methods (hours), table1 "
-        "(21 trainings of about an hour) or paper (days)",
+        help="closeup (half an hour per seed on one core), corrected (20 minutes per seed), tokens (40 minutes), "
+        "laptop (an hour: three trainings), spmot (an hour), sprites (minutes), ablations (four hours), methods "
+        "(hours), table1 (21 trainings of about an hour) or paper (days)",
     )
     parser.add_argument("--only", metavar="EXPERIMENT", help="only this experiment")
     parser.add_argument("--level", help="paper, table1: only this level, a to e")
@@ -125,6 +125,7 @@ def reported() -> dict[str, tuple[Reported, ...]]:
     level_a = ("vonet", "generate", "A", "--objects", "3", "6", *counts)
     closeup = near("a")
     laptop = ("vonet", "generate", "A", "--objects", "3", "6", "--train", "3000", "--validation", "128")
+    few = ("vonet", "generate", "A", "--objects", "3", "6", "--train", "1000", "--validation", "128")
     movi = {level: f"movi_{level}/128x128/1.0.0" for level in LEVELS}
     return {
         "closeup": (Reported("vonet-closeup", closeup, "world-closeup", seeds=(0, 1, 2)),),
@@ -144,7 +145,10 @@ def reported() -> dict[str, tuple[Reported, ...]]:
                 for ablation in ("wo-unet", "wo-klbal", "wo-replay")
             ),
         ),
-        "laptop": (Reported("vonet-laptop", laptop, "world-laptop", seeds=(0,)),),
+        "laptop": (
+            Reported("vonet-laptop", laptop, "world-laptop", seeds=(0,)),
+            Reported("vonet-laptop-corrected", few, "world-laptop-1000", seeds=(0, 1)),
+        ),
         "spmot": tuple(
             Reported(
                 experiment,

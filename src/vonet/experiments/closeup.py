@@ -64,9 +64,10 @@ def vonet_closeup_corrected() -> Experiment[VONetConfig]:
         name="vonet-closeup-corrected",
         summary="vonet-closeup with fine masks that are corrected by colours, begun from its weights",
         dataset="closeup-a",
-        cost="half an hour on one CPU core, after vonet-closeup",
+        cost="22 minutes on one CPU core, after vonet-closeup",
+        measured={"fg_ari": 82.7, "miou": 80.8},
         start="vonet-closeup",
-        model=corrected(fine_model(AlignmentConfig(correction=CorrectionConfig()))),
+        model=with_correction_and_places(fine_model(AlignmentConfig(correction=CorrectionConfig()))),
         training=replace(continued_training(2_000, rate=1e-3, hold=0.5, area=3.0, replay=REPLAY), average=300),
     )
 
@@ -80,7 +81,7 @@ def vonet_closeup_hour() -> Experiment[VONetConfig]:
         summary="vonet-closeup with masks that are corrected by colours, in one training",
         dataset="closeup-a",
         cost="about an hour on one CPU core; not run yet",
-        model=corrected(closeup_model(alignment=AlignmentConfig(correction=CorrectionConfig()))),
+        model=with_correction_and_places(closeup_model(alignment=AlignmentConfig(correction=CorrectionConfig()))),
         training=closeup_training(
             updates,
             ramp=(1_000, 2_000),
@@ -89,7 +90,7 @@ def vonet_closeup_hour() -> Experiment[VONetConfig]:
     )
 
 
-def corrected(model: VONetConfig) -> VONetConfig:
+def with_correction_and_places(model: VONetConfig) -> VONetConfig:
     """The model with corrected masks, signatures and places."""
     assert isinstance(model.decoder, ObjectDecoderConfig)
     decoder = replace(model.decoder, correction=CorrectionConfig())
@@ -99,8 +100,8 @@ def corrected(model: VONetConfig) -> VONetConfig:
 def fine_model(
     alignment: AlignmentConfig, size: tuple[int, int] = (32, 32), slots: int = 5, unet_cell: int = 4, reduction: int = 2
 ) -> VONetConfig:
-    """The close-up model with masks at the frame's size. With a `sigma` of the alignment, the attention learns the
-    outlines of objects from the decoder's colours."""
+    """The close-up model with masks at the frame's size. With a `sigma` or a `correction` of the alignment,
+    the attention learns the outlines of objects from the decoder's colours."""
     return closeup_model(
         DetailedBackboneConfig(**BACKBONE),
         alignment,
@@ -138,7 +139,6 @@ def closeup_model(
     reduction: int = 2,
     size: tuple[int, int] = (32, 32),
     slots: int = 5,
-    correction: CorrectionConfig | None = None,
 ) -> VONetConfig:
     """cell, unet_cell: Side of a cell of the backbone's features and of the U-Net's map, in pixels. The U-Net's weights
     are for maps of 8x8 cells. reduction: The decoder paints every N-th pixel of a row and a column."""
@@ -163,7 +163,6 @@ def closeup_model(
             alignment=alignment or AlignmentConfig(),
             spread=SpreadConfig(),
             price=AreaPriceConfig(),
-            correction=correction,
         ),
         enlargement="bilinear",
     )

@@ -3,13 +3,14 @@
 
 The encoder is convolutional and takes any number of slots, so the close-up model works for frames of 64 px and seven
 slots without changes. It finds most of the small objects before any training on them (docs/log/laptop.md).
+`vonet-laptop-corrected` starts from `vonet-laptop`.
 """
 
 from __future__ import annotations
 
 from dataclasses import replace
 
-from vonet.experiments.closeup import REPLAY, closeup_model, continued_training, corrected
+from vonet.experiments.closeup import REPLAY, closeup_model, continued_training, with_correction_and_places
 from vonet.experiments.experiment import Experiment
 from vonet.model.vonet import VONetConfig
 from vonet.schedule import constant
@@ -34,15 +35,19 @@ def vonet_laptop() -> Experiment[VONetConfig]:
 
 
 def vonet_laptop_corrected() -> Experiment[VONetConfig]:
-    """`vonet-laptop` whose attention learns the corrected masks, and whose slots have a signature and a place."""
-    correction = AlignmentConfig(correction=CorrectionConfig())
-    training = continued_training(2_000, rate=5e-4, hold=0.5, area=3.0, replay=replace(REPLAY, videos=16))
+    """`vonet-laptop` whose attention learns the corrected masks, and whose slots have a signature and a place. Trained
+    on `vonet generate A --objects 3 6 --train 1000 --validation 128`, the first 1,000 videos of `vonet-laptop`."""
+    alignment = AlignmentConfig(correction=CorrectionConfig())
+    training = continued_training(1_500, rate=5e-4, hold=0.5, area=3.0, replay=replace(REPLAY, videos=16))
     return Experiment(
         name="vonet-laptop-corrected",
         summary="vonet-laptop with signatures, places and masks corrected by colours, begun from its weights",
         dataset="laptop-a",
-        cost="half an hour on one CPU core, after vonet-laptop",
+        cost="26 minutes on one CPU core, after vonet-laptop",
+        measured={"fg_ari": 85.2, "miou": 76.4},
         start="vonet-laptop",
-        model=corrected(closeup_model(alignment=correction, size=(64, 64), slots=7, unet_cell=8, reduction=4)),
+        model=with_correction_and_places(
+            closeup_model(alignment=alignment, size=(64, 64), slots=7, unet_cell=8, reduction=4)
+        ),
         training=replace(training, average=300),
     )

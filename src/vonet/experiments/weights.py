@@ -31,8 +31,8 @@ options."""
 SHIPPED = Path(__file__).parents[1] / "pretrained"
 """A folder for each model that comes with the package."""
 DEFAULT = "mixture"
-"""The default method of `vonet segment`, because none of our trained models is better yet on videos it was not tuned
-on."""
+"""The default method of `vonet segment`, because none of our trained models is better yet on other kinds of videos than
+it was trained on."""
 OTHER_VERSION = "Another version of vonet wrote it. Use that version, or train again with this one"
 
 

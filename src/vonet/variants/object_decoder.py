@@ -17,8 +17,8 @@ mIoU 37 / 52 after 500 updates. With absolute positions an earlier prototype, on
 
 Optional losses align the attention's and the decoder's masks (`AlignmentConfig`), make slots paint true colours so that
 alphas are meaningful (`SpreadConfig`), and penalise the area that slots use so that unneeded slots stay empty
-(`AreaPriceConfig`). When videos are segmented, both masks and the painted colours can be combined, which corrects
-outlines (`CorrectionConfig`).
+(`AreaPriceConfig`). The colours of pixels can correct the masks, when videos are segmented and as the target of the
+alignment (`CorrectionConfig`).
 """
 
 from __future__ import annotations
@@ -176,7 +176,7 @@ class AlignmentConfig:
     """If given, r_k ∝ alpha_k exp(−|c_k − x|² / 2 sigma²). A smaller value trusts the colours more; if it is too small,
     slots represent colours."""
     correction: CorrectionConfig | None = None
-    """If given, r are the corrected masks."""
+    """If given, r are the corrected masks. They contain m, so where nothing changes any more m ∝ alpha p(x | k)²."""
 
     def __post_init__(self) -> None:
         if self.sigma is not None and self.correction is not None:

@@ -7,7 +7,8 @@
     pixel x, colours of the slots ──► likelihood of the pixel in each slot ─────┘
 
 Why: attention and decoder work from vectors and know an object's outline only roughly. The pixels near the outline tell
-which of two slots they belong to. Everything that a slot's colour is computed from has been learned.
+which of two slots they belong to. The slots' masks and colours are learned. The likelihood has a fixed form and fixed
+standard deviations.
 
 Measured on close-ups: docs/log/closeup.md.
 """
@@ -22,7 +23,7 @@ from torch import Tensor
 from vonet.errors import BadInput
 
 NEARLY_EMPTY = 1e-3
-"""In pixels. The mean colour of a slot with much less area is nearly black."""
+"""In pixels. The mean colour of a slot with much less area is nearly black, so very dark pixels may go to it."""
 
 
 @dataclass(frozen=True, kw_only=True)
