@@ -287,7 +287,7 @@ def tables() -> dict[Path, dict[str, str]]:
             "paper": paper_table("VONet"),
         },
         METHODS / "mixture.md": {"mixture": mixture_table(MIXTURE)},
-        LOG / "closeup.md": {"closeup": closeup, "corrected": corrected},
+        LOG / "closeup.md": {"corrected": corrected, "closeup": closeup},
         LOG / "laptop.md": {"corrected laptop": corrected_laptop, "laptop": laptop},
         LOG / "tokens.md": {
             "tokens": learned_table("vonet-closeup-tokens"),

@@ -19,7 +19,9 @@ DESCRIPTION = (
 
 def add_options(parser: ArgumentParser) -> None:
     parser.add_argument(
-        "weights", metavar="WEIGHTS", help="a run's folder, a file of weights, hf:OWNER/NAME, or mixture"
+        "weights",
+        metavar="WEIGHTS",
+        help="a run's folder, a file of weights, shipped weights such as vonet-closeup, hf:OWNER/NAME, or mixture",
     )
     parser.add_argument("data", type=Path, metavar="DATA", help="anything that vonet inspect recognises, with true ids")
     parser.add_argument("--split", help="which videos (default: validation)")

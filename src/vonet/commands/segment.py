@@ -28,7 +28,9 @@ def add_options(parser: ArgumentParser) -> None:
     parser.add_argument("--out", type=Path, default=Path("segmented"), help="where results go (default: segmented)")
     parser.add_argument("--overwrite", action="store_true", help="replace existing results")
     parser.add_argument(
-        "--weights", help="a run's folder, a file of weights, hf:OWNER/NAME, or mixture (default: mixture)"
+        "--weights",
+        help="a run's folder, a file of weights, shipped weights such as vonet-closeup, hf:OWNER/NAME, or mixture "
+        "(default: mixture)",
     )
     parser.add_argument(
         "--write",

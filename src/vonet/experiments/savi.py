@@ -67,7 +67,8 @@ def savi_laptop_a() -> Experiment[SAViConfig]:
 
 
 def savi_small(world: str) -> Experiment[SAViConfig]:
-    """SAVi on videos of 32x32 pixels. The features have the frame's size, because sprites are five pixels wide."""
+    """SAVi on videos of 32x32 pixels. The feature map has the size of the frame, because the
+    sprites of Sprites-MOT are only five pixels wide."""
     where, updates = SMALL_WORLDS[world], {"spmot": 18_000, "closeup": 16_000}[world]
     return Experiment(
         name=f"savi-{world}",

@@ -72,7 +72,10 @@ def draw(
     for benchmark in found.benchmarks:
         written += write_attention(out / "attention", benchmark["slots"], benchmark["milliseconds"])
     if not written:
-        raise BadInput(f"there is nothing to draw in {', '.join(map(str, sources))}: no weights, scores or log")
+        raise BadInput(
+            f"there is nothing to draw in {', '.join(map(str, sources))}: no weights, scores or log; "
+            "give folders of runs, or files that vonet evaluate or make bench wrote"
+        )
     return written
 
 

@@ -56,7 +56,8 @@ class SlotEncoderConfig:
 
 
 class SlotEncoder(nn.Module):
-    """y = average of the frame's values under each mask (paper, equation 4).
+    """y_k = Σ m_k · value(features) over the cells, divided by the number of cells, not by the area of the mask (paper,
+    equation 4).
 
     Averaging and the linear value map commute, so the average is taken first: Σ m (W f + b) = W Σ m f + b Σ m.
     """

@@ -52,7 +52,8 @@ class Enlarger:
         return cls(_blend(cells[0], rows, down, how), _blend(cells[1], columns, across, how), fitting, how)
 
     def strips(self, log_masks: Float[Tensor, "K h w"]) -> Iterator[tuple[slice, Float[Tensor, "K some W"]]]:
-        """Log-masks of the visible part in strips from top to bottom; they sum to one over K."""
+        """Yields the visible part in horizontal strips, from top to bottom: the rows of each strip and its log-masks,
+        whose exponentials sum to one over K."""
         log_masks = log_masks.float().cpu()
         height, width = len(self.rows), len(self.columns)
         first = self.fitting.seen[0].start

@@ -495,5 +495,5 @@ def _begin_with(model: Any, path: Path | str) -> list[str]:
     except RuntimeError:
         unexpected = True
     if unexpected:
-        raise BadInput(f"the weights in {path} are of another model than the experiment's")
+        raise BadInput(f"the weights in {path} are of another model than the experiment's: choose others with --from")
     return sorted({".".join(name.split(".")[:2]) for name in missing})

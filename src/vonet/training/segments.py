@@ -33,7 +33,7 @@ class Segments(Protocol):
 
     @property
     def frames_to_begin(self) -> int:
-        """Frames of each video in the rollout before the first update."""
+        """Number of frames by which each video must still be unrolled before the first update."""
 
     def advance(self, model: Any, frames: int | None = None) -> None:
         """Unroll this many frames; by default those due before the next update."""

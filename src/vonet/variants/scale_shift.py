@@ -19,7 +19,8 @@ from vonet.blocks.unet import Modulation, UNetConfig
 
 @dataclass(frozen=True, kw_only=True)
 class ScaleShiftConfig:
-    """The context scales and shifts the map after the first normalisation, and the bottleneck vector."""
+    """The slot's context scales and shifts two activations of the U-Net: the map after the first instance norm, and the
+    bottleneck vector."""
 
     def build(self, slot_dim: int, unet: UNetConfig) -> ScaleShift:
         return ScaleShift(self, slot_dim, unet.channels[0], unet.bottleneck[-1])

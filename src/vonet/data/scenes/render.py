@@ -200,7 +200,8 @@ def _half_lit(
 
 
 def _on_planes(middle: Hits, away: Float[np.ndarray, "n 3"], rays: Float[np.ndarray, "n 3"]) -> Hits:
-    """Intersections of rays with the tangent planes at the points that the centre rays hit."""
+    """Approximate hits of the rays within a pixel: each is intersected with the tangent plane at the point that the ray
+    through the middle of the pixel hits."""
     steepness = _dot(rays, middle.normals)
     distances = _dot(away, middle.normals) / np.where(np.abs(steepness) > 1e-9, steepness, 1)
     return Hits(middle.objects.copy(), np.where(middle.objects > -2, distances, -1.0), middle.normals.copy())
