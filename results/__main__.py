@@ -184,10 +184,10 @@ def token_ablations_table() -> str:
 
 TOKEN_ABLATIONS = ("wo-unet", "wo-klbal", "wo-replay")
 LEARNED = {
-    "vonet-closeup-corrected": "close-ups, corrected by colours",
+    "vonet-closeup-corrected": "close-ups, corrected",
     "vonet-closeup": "close-ups, 32 px",
     "vonet-closeup-tokens": "close-ups, token decoder",
-    "vonet-laptop-corrected": "level A, corrected by colours",
+    "vonet-laptop-corrected": "level A, corrected",
     "vonet-laptop": "level A, 64 px",
     "vonet-sprites": "sprites, 32 px",
 }
